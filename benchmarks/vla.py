@@ -19,6 +19,8 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
                                             its and its base's tokens in the same, new episodes
     vla/<suite>/without_noise_success      the first policy from zero noise, on the same episodes
     vla/<suite>/spatial_without_noise_success  the policy of spatial_success from zero noise
+    vla/<suite>/film_success               that policy with policy.film, and
+    vla/<suite>/experts_success            with an expert of its own for the gripper; from zero noise alike
     vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success;
                                            .../base and .../base_without_noise are those of its bases
 
@@ -43,6 +45,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -70,12 +73,23 @@ PARTS = (
     "without_noise_success",
     "single_task_without_noise_success",
     "spatial_without_noise_success",
+    "film_success",
+    "film_without_noise_success",
+    "experts_success",
+    "experts_without_noise_success",
     "after_rl_success",
 )
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
 SPATIAL = {"policy.spatial": "1.0"}
 TOKENS = {"policy.head": "tokens"}
+KINDS = {  # part of a name -> settings of the training
+    "": {},
+    "spatial_": SPATIAL,
+    "film_": SPATIAL | {"policy.film": "true"},
+    "experts_": SPATIAL | {"policy.experts": "[[0,1,2],[3]]"},
+    "tokens_": TOKENS,
+}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
 PPO_TOKENS = {"method": "ppo_tokens", "num_envs": 16, "checkpoint_every": 20000, "final_episodes": 10}
 FINAL_SEED = 1  # episodes of tokens_after_rl_success; evaluations during training use 0
@@ -129,20 +143,17 @@ class Measurement:
         return dict(each.split("=", 1) for each in self.args.set)
 
     def run(self) -> None:
-        everything: Mapping[str, Callable[[], ByTask]] = {
-            "success": lambda: self.of_trainings("", {}),
+        everything: dict[str, Callable[[], ByTask]] = {
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
             "single_task_without_noise_success": lambda: self.single_tasks(noise=False),
-            "tokens_success": lambda: self.of_trainings("_tokens", TOKENS),
-            "tokens_without_noise_success": lambda: self.of_trainings("_tokens", TOKENS, noise=False),
             "tokens_after_rl_success": self.tokens_after_rl,
-            "spatial_success": lambda: self.of_trainings("_spatial", SPATIAL),
-            "without_noise_success": lambda: self.of_trainings("", {}, noise=False),
-            "spatial_without_noise_success": lambda: self.of_trainings("_spatial", SPATIAL, noise=False),
             "after_rl_success": self.after_rl,
         }
+        for kind in KINDS:
+            everything[f"{kind}success"] = partial(self.of_trainings, kind)
+            everything[f"{kind}without_noise_success"] = partial(self.of_trainings, kind, noise=False)
         for part in self.args.only:
             self.more = {}
             outcomes = everything[part]()
@@ -150,13 +161,17 @@ class Measurement:
             for task, of_task in outcomes.items():
                 self.say(f"{part}/{task}", of_task, {task: of_task})
 
-    def vla(self, kind: str = "", settings: Mapping[str, str] | None = None) -> str:
-        """The policy of the suite, as `evaluate` takes it; kind: one with other settings."""
-        run, step = self.folder / f"{self.args.name}{kind}_{self.args.suite}", self.args.checkpoint
+    def vla(self, kind: str = "") -> str:
+        """The policy of the suite, as `evaluate` takes it."""
+        run, step = self.run_folder(self.args.name, kind), self.args.checkpoint
         if step is None:
             data = self.collect(NAMES[self.args.suite], self.folder / f"data_{self.args.suite}")
-            self.train(data, run, VLA | self.given | (settings or {}))
+            self.train(data, run, VLA | self.given | KINDS[kind])
         return str(run) if step is None else f"{run}@{step}"
+
+    def run_folder(self, name: str, kind: str) -> Path:
+        """Folder of a training."""
+        return self.folder / f"{name}_{kind}{self.args.suite}"
 
     def collect(self, suite: str, out: Path) -> Path:
         """Demonstrations of each task, in a dataset that is finished where it exists; with the true state if
@@ -204,9 +219,9 @@ class Measurement:
             outcomes[known[task_in(env, seed)]].append(success)
         return outcomes
 
-    def of_trainings(self, kind: str, settings: Mapping[str, str], noise: bool = True) -> ByTask:
-        """Outcomes of one training, or of all --bases; the line then has the success of each."""
-        policies = [self.vla(kind, settings)] if self.args.bases is None else self.bases(kind)
+    def of_trainings(self, kind: str, noise: bool = True) -> ByTask:
+        """Outcomes of one training of a kind, or of all --bases; the line then has the success of each."""
+        policies = [self.vla(kind)] if self.args.bases is None else self.bases(kind)
         each = [self.success(every, "success") if noise else self.without_noise(every) for every in policies]
         if self.args.bases is not None:
             self.more = {"seeds": [fmean(joined(outcomes)) for outcomes in each]}
@@ -243,7 +258,7 @@ class Measurement:
 
     def tokens_after_rl(self) -> ByTask:
         """Outcomes of all seeds of PPO on tokens in one task; the line has each seed's and the base's."""
-        base, args, task = self.vla("_tokens", TOKENS), self.args, self.args.rl_task
+        base, args, task = self.vla("tokens_"), self.args, self.args.rl_task
         where = {"only": [task], "noise": 0.0, "seed": FINAL_SEED, "env": f"metaworld/{task}+"}
         before = self.success(base, f"success_without_noise_in_{task}", **where)[task]
         outcomes, seeds, spent = list[bool](), list[float](), list[int]()
@@ -299,8 +314,8 @@ class Measurement:
         return outcomes
 
     def bases(self, kind: str = "") -> list[str]:
-        """Policies of --bases; kind: those with other settings. Ends the program if one is not trained."""
-        folders = [self.folder / f"{name}{kind}_{self.args.suite}" for name in self.args.bases]
+        """Policies of --bases, of a kind. Ends the program if one is not trained."""
+        folders = [self.run_folder(name, kind) for name in self.args.bases]
         if missing := [folder.name for folder in folders if not (folder / "policy").exists()]:
             raise SystemExit(f"{self.folder} has no {missing}. Train them first: --name ... --set seed=...")
         return [str(folder) for folder in folders]

@@ -5,10 +5,10 @@
 
 An arm of MetaWorld (4 actions at 80 Hz, two cameras; a faucet to open or close) and an arm with three joints
 (3 actions at 20 Hz, one camera, and the goal in its state; `arm/reach`). `--drone`: the arm of MetaWorld and
-a quadcopter (4 velocities at 20 Hz, one camera, three balls; `drone/seek`), with policy.film=true. The joint
-training takes a number of windows per update, a training of one robot as many as it has in such a batch, so
-that each window is seen equally often. All policies act from zero noise, on the same episodes, which are not
-used in training. Names:
+a quadcopter (4 velocities at 20 Hz, one camera, three balls; `drone/seek`), with policy.film=true and
+policy.spatial=1.0 as in vla_drone.py. The joint training takes a number of windows per update, a training of
+one robot as many as it has in such a batch, so that each window is seen equally often. All policies act from
+zero noise, on the same episodes, which are not used in training. Names:
 vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval; of the
 pair with the quadcopter vla/embodiments/with_drone/<robot>/...
 """
@@ -38,6 +38,7 @@ class Pair:
     batch_size: int  # windows per update of the joint training
     recipe: tuple[str, ...] = ()
     prefix: str = ""  # of the names of results
+    noise: float = 0.2  # of the scripted experts
 
 
 METAWORLD = "metaworld/faucet-open-v3+faucet-close-v3"
@@ -46,8 +47,8 @@ ARMS = Pair(
     {"metaworld": 30, "arm": 30}, steps=2000, batch_size=24,
 )  # fmt: skip
 WITH_DRONE = Pair(
-    {"metaworld": METAWORLD, "drone": "drone/seek"}, {"metaworld": 100, "drone": 500}, steps=800,
-    batch_size=64, recipe=("policy.film=true",), prefix="with_drone/",
+    {"metaworld": METAWORLD, "drone": "drone/seek"}, {"metaworld": 100, "drone": 500}, steps=1200,
+    batch_size=64, recipe=("policy.film=true", "policy.spatial=1.0"), prefix="with_drone/", noise=0.15,
 )  # fmt: skip
 RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
 FINAL_SEED = 1  # episodes of the table
@@ -69,9 +70,8 @@ def main() -> None:
     with into_log(folder / "log.txt"):
         for name, env in pair.envs.items():
             if not data[name].exists():
-                verb(
-                    "collect", f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}", "noise=0.2"
-                )
+                words = [f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}"]
+                verb("collect", *words, f"noise={pair.noise:g}")
     every, shares = f"[{','.join(map(str, data.values()))}]", rows(data, pair.batch_size)
     runs = {
         "joint": (every, pair.batch_size),

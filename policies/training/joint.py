@@ -3,7 +3,8 @@
 Each embodiment is a `VlaPolicy` with its own normaliser, action limits and observation; prefix network and
 action expert are shared. Actions and states are padded to the widest (`JointSizes`), as in pi0 (Black et al.
 2024, 2410.24164, section IV). A padded dimension of an action is zero in every noise and every action, and no
-loss is taken there.
+loss is taken there. With policy.spatial, an embodiment whose data have no targets still acts by the points
+that the network predicts for it.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from policies.base.generative import GenerativePolicy
 from policies.training.joint import JointVla
+from policies.vla.config import check_moment_steps
 from policies.vla.pictures import crop_side
-from policies.vla.policy import VlaPolicy, check_moment_steps
+from policies.vla.policy import VlaPolicy
 from robo_rl.core.conditioning import HELD
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs

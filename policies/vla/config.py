@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.base.flow import FlowConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import one_of, setting
+from robo_rl.core.settings import check_settings, one_of, setting
 
 
 @dataclass
@@ -101,7 +101,7 @@ class JointSizes:
     """Sizes of a network that several embodiments share, and which of them a policy is for.
 
     An action or a state with fewer numbers is padded with zeros, and the state ends with a one-hot vector of
-    the embodiment.
+    the embodiment. With policy.spatial, points of as many cameras as `pictures` follow it.
     """
 
     action: int  # dimensions of the widest action
@@ -112,7 +112,7 @@ class JointSizes:
 
     @property
     def inputs(self) -> int:
-        """Numbers of the state that the network reads."""
+        """Numbers of the state that the network reads, without points."""
         return self.state + self.embodiments
 
     def to_json(self) -> dict[str, Any]:
@@ -123,10 +123,42 @@ class JointSizes:
         return cls(**{**data, "pictures": tuple((int(h), int(w)) for h, w in data["pictures"])})
 
 
+def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
+    """Raise ConfigError for sizes that do not fit together."""
+    check_settings(config, "policy.")
+    check_action_head(config)
+    check_moment_steps(config)
+    if not 1 <= execute <= chunk:
+        raise ConfigError(f"A policy needs 1 <= execute <= chunk, found execute={execute}, chunk={chunk}.")
+    if config.width % (2 * config.heads) or config.heads % config.kv_heads:
+        raise ConfigError(
+            f"policy.width={config.width} must be divisible by 2 * heads={2 * config.heads}, and "
+            f"policy.heads={config.heads} by kv_heads={config.kv_heads}."
+        )
+
+
+def check_moment_steps(config: VlaConfig) -> None:
+    """Raise ConfigError if there are no moment tokens to learn."""
+    if config.moment_steps and not config.memory:
+        raise ConfigError(
+            f"policy.moment_steps={config.moment_steps} trains the tokens of a memory and needs "
+            "policy.memory > 0, found 0."
+        )
+
+
+def check_action_head(config: VlaConfig) -> None:
+    """Raise ConfigError for settings of the other head, which have no effect."""
+    plain = VlaConfig()
+    others = ("process", "draws", "experts") if config.head == "tokens" else ("bins",)
+    for key in others:
+        if getattr(config, key) != getattr(plain, key):
+            raise ConfigError(f"policy.{key} has no effect with policy.head={config.head}. Leave it out.")
+
+
 def check_joint(config: VlaConfig) -> None:
     """Raise ConfigError for settings that do not work with several embodiments."""
     plain = VlaConfig()
-    for key in ("memory", "spatial", "experts", "head"):
+    for key in ("memory", "experts", "head"):
         if (found := getattr(config, key)) != getattr(plain, key):
             raise ConfigError(
                 f"policy.{key}={found} cannot be used with several embodiments. Leave it out, or give data= "

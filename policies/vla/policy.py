@@ -18,7 +18,7 @@ from policies.base.flow import Flow
 from policies.base.tokens import Tokens
 from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
-from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_joint
+from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_config, check_joint
 from policies.vla.expert import ActionExpert
 from policies.vla.experts import Experts, PaddedExpert, check_experts, make_expert
 from policies.vla.memory import MomentMemory
@@ -29,7 +29,6 @@ from policies.vla.token_expert import TokenExpert
 from robo_rl.core.conditioning import HELD, MEMORY
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
-from robo_rl.core.settings import check_settings
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec, sense_of, target_of
 from robo_rl.core.text.instruction import INSTRUCTION
@@ -90,7 +89,7 @@ class VlaPolicy(nn.Module):
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        states = state_numbers(env) + self.points_dim
+        states = state_numbers(env) + self._points_read
         sizes = (
             config.width,
             self.backbone.heads,
@@ -109,7 +108,9 @@ class VlaPolicy(nn.Module):
         if joint is None:
             self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
         else:
-            self.net = PaddedExpert(ActionExpert(joint.action, chunk, joint.inputs, *sizes), joint.action)
+            self.net = PaddedExpert(
+                ActionExpert(joint.action, chunk, joint.inputs + self._points_read, *sizes), joint.action
+            )
 
     @property
     def cameras(self) -> int:
@@ -120,6 +121,12 @@ class VlaPolicy(nn.Module):
     def points_dim(self) -> int:
         """Coordinates of the predicted points of all cameras; 0 without policy.spatial."""
         return 2 * self.cameras if self.shape.spatial > 0.0 else 0
+
+    @property
+    def _points_read(self) -> int:
+        """Coordinates of points that the network reads: in a joint one, those of the most cameras."""
+        cameras = self.cameras if self.joint is None else len(self.joint.pictures)
+        return 2 * cameras if self.shape.spatial > 0.0 else 0
 
     @property
     def memory_shape(self) -> tuple[int, int] | None:
@@ -142,11 +149,13 @@ class VlaPolicy(nn.Module):
         return out
 
     def condition(self, prefix: Prefix, obs: Obs) -> Cond:
-        """Condition of a prefix and the states of an observation."""
+        """Condition of a prefix and the states of an observation. Points of cameras that this embodiment does
+        not have are zero.
+        """
         (keys, values, mask, pooled, moment), state = prefix, self._state(obs)
         if self.points_dim:
             pooled, points = pooled[:, : -self.points_dim], pooled[:, -self.points_dim :]
-            state = torch.cat([state, points], dim=-1)
+            state = torch.cat([state, F.pad(points, (0, self._points_read - self.points_dim))], dim=-1)
         if self.memory is not None:
             state = torch.cat([state, self.memory(obs[MEMORY], moment)], dim=-1)
         return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1), moment)
@@ -245,13 +254,16 @@ class VlaPolicy(nn.Module):
 
     def predicted_points(self, cond: Cond) -> Float[Tensor, "b c 2"]:
         """Predicted points to act at, in the crops of all pictures."""
-        first = self.net.state_dim - self.points_dim
-        points: Tensor = cond.state[:, first : self.net.state_dim].unflatten(1, (-1, 2))
+        first = self.net.state_dim - self._points_read
+        points: Tensor = cond.state[:, first : first + self.points_dim].unflatten(1, (-1, 2))
         return points
 
     def _point_loss(self, cond: Cond, obs: Obs, crop: Crop | None) -> Float[Tensor, " b"]:
-        """Error of `predicted_points` against obs["target.<camera>"] (b, t, 2), the newest of them."""
-        targets = [obs[target_of(key)][:, -1] for key in self.pictures]
+        """Error of `predicted_points` against obs["target.<camera>"] (b, t, 2), the newest of them. In a
+        joint network, an embodiment may have pictures without targets, which have no error.
+        """
+        keys = [target_of(key) for key in self.pictures]
+        targets = [None if self.joint is not None and key not in obs else obs[key][:, -1] for key in keys]
         parts = [crop_side(side, self.shape.crop) for side in self.sides]
         return point_loss(self.predicted_points(cond), targets, self.sides, parts, crop)
 
@@ -341,38 +353,6 @@ class VlaPolicy(nn.Module):
 def state_numbers(env: EnvSpec) -> int:
     """Count of the numbers in all states of an observation."""
     return sum(math.prod(array.shape) for key, array in env.obs.items() if sense_of(key, array) == "state")
-
-
-def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
-    """Raise ConfigError for sizes that do not fit together."""
-    check_settings(config, "policy.")
-    check_action_head(config)
-    check_moment_steps(config)
-    if not 1 <= execute <= chunk:
-        raise ConfigError(f"A policy needs 1 <= execute <= chunk, found execute={execute}, chunk={chunk}.")
-    if config.width % (2 * config.heads) or config.heads % config.kv_heads:
-        raise ConfigError(
-            f"policy.width={config.width} must be divisible by 2 * heads={2 * config.heads}, and "
-            f"policy.heads={config.heads} by kv_heads={config.kv_heads}."
-        )
-
-
-def check_moment_steps(config: VlaConfig) -> None:
-    """Raise ConfigError if there are no moment tokens to learn."""
-    if config.moment_steps and not config.memory:
-        raise ConfigError(
-            f"policy.moment_steps={config.moment_steps} trains the tokens of a memory and needs "
-            "policy.memory > 0, found 0."
-        )
-
-
-def check_action_head(config: VlaConfig) -> None:
-    """Raise ConfigError for settings of the other head, which have no effect."""
-    plain = VlaConfig()
-    others = ("process", "draws", "experts") if config.head == "tokens" else ("bins",)
-    for key in others:
-        if getattr(config, key) != getattr(plain, key):
-            raise ConfigError(f"policy.{key} has no effect with policy.head={config.head}. Leave it out.")
 
 
 def check_observation(senses: dict[str, str], name: str) -> None:

@@ -45,15 +45,23 @@ def in_crop(
 
 def point_loss(
     predicted: Float[Tensor, "b c 2"],
-    targets: Sequence[Float[Tensor, "b 2"]],
+    targets: Sequence[Float[Tensor, "b 2"] | None],
     wholes: Sequence[Side],
     parts: Sequence[Side],
     crop: Float[Tensor, "b c 2"] | None,
 ) -> Float[Tensor, " b"]:
-    """Mean square of the error over coordinates and cameras. targets: in the whole pictures."""
+    """Mean square of the error over coordinates and cameras; 0 without any target.
+
+    targets: in the whole pictures; None for a camera that is left out of the mean.
+    """
     sides = zip(targets, wholes, parts, strict=True)
-    wanted = [
-        in_crop(target, whole, part, None if crop is None else crop[:, i])
+    errors = [
+        predicted[:, i] - in_crop(target, whole, part, None if crop is None else crop[:, i])
         for i, (target, whole, part) in enumerate(sides)
+        if target is not None
     ]
-    return (predicted - torch.stack(wanted, dim=1)).square().mean(dim=(1, 2))
+    return (
+        torch.stack(errors, dim=1).square().mean(dim=(1, 2))
+        if errors
+        else predicted.new_zeros(len(predicted))
+    )

@@ -141,7 +141,8 @@ class TinyBackbone(nn.Module):
         pooled = [mean, *points]
         if self.point_heads is not None:
             last = words.shape[1] - 1
-            for head, camera, found in zip(self.point_heads, self.cameras, points, strict=True):
+            heads, cameras = self.point_heads[: len(points)], self.cameras[: len(points)]
+            for head, camera, found in zip(heads, cameras, points, strict=True):
                 assert isinstance(camera, PictureTokens)
                 last += len(camera.position)  # the token of key points is a picture's last
                 pooled.append(head(out.last_hidden_state[:, last], found))

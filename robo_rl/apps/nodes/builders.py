@@ -200,14 +200,14 @@ def _velocity_policy(config: QuadPolicyNodeConfig, bus: Bus, bundle: Bundle) -> 
     from hardware.nodes.shared.pictures import PictureSettings
     from hardware.nodes.velocity_policy import VelocityPolicyNode
     from policies.remote.address import parse_address
-    from robo_rl.apps.nodes.quads.seek_cell import seek_craft
+    from robo_rl.apps.nodes.quads.seek_cell import seek_env
     from robo_rl.apps.nodes.quads.velocity_loop import make_robot_loop
 
     check_craft(bundle)
     remote = parse_address(config.remote) if config.remote else None
     inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, False, remote)
     pictures = PictureSettings(config.picture_age_s, config.transport)
-    loop = make_robot_loop(seek_craft(bundle))
+    loop = make_robot_loop(seek_env(bundle).craft)
     return VelocityPolicyNode(
         bus, bundle, inference, loop, config.hover, pictures, config.takeoff_m, config.start
     )

@@ -117,9 +117,10 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         instead=further_words(out),
     ) as run:
         keep_data(run, data, resume=config.resume)
+        spatial = isinstance(config.policy, VlaConfig) and config.policy.spatial > 0.0
+        robots = embodiment_sentences(out, data, spatial=spatial)
         unused = unused_by_training(config, data.spec) if initial is None else ()
-        told = (*data.sentences(), data.told_sentence(), *embodiment_sentences(out, data), *unused)
-        for said in filter(None, told):
+        for said in filter(None, (*data.sentences(), data.told_sentence(), *robots, *unused)):
             print(said)
         if len(source) < data.frames:
             print(data.human_sentence())

@@ -13,7 +13,7 @@ from policies.training.joint import JointVla, joint_policy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vocabulary import vocabulary_of
-from robo_rl.apps.training.train_data import TrainData, difference
+from robo_rl.apps.training.train_data import TrainData, difference, unlabelled_sentence
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
@@ -55,8 +55,10 @@ def folder_names(data: TrainData) -> list[str]:
     return names
 
 
-def embodiment_sentences(run: Path, data: TrainData) -> list[str]:
-    """What each embodiment is and where its policy will be; none for a single one."""
+def embodiment_sentences(run: Path, data: TrainData, *, spatial: bool) -> list[str]:
+    """What each embodiment is and where its policy will be; none for a single one. spatial: the policy learns
+    where in the pictures to act.
+    """
     if len(data.embodiments) == 1:
         return []
     said = [f"One network for {len(data.embodiments)} embodiments, told apart by observations and actions:"]
@@ -66,6 +68,8 @@ def embodiment_sentences(run: Path, data: TrainData) -> list[str]:
         first, own = (each.selections[0].store for each in (data, part))
         if what := difference(first, own):
             said.append(f"    differs from the first: {what}")
+        if spatial and (unlabelled := unlabelled_sentence(part)):
+            said.append(f"    {unlabelled}")
     return said
 
 

@@ -10,7 +10,7 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import check_compatible, load_to_train
 from policies.vla.policy import VlaPolicy
 from policies.vocabulary import vocabulary_of
-from robo_rl.apps.training.train_data import TrainData, check_targets
+from robo_rl.apps.training.train_data import TrainData, check_targets, unlabelled_sentence
 from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.text.counts import counted
@@ -83,9 +83,11 @@ def _given(config: TrainConfig) -> set[str]:
 
 
 def check_fit(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> None:
-    """Raise CheckpointError if the policy needs other observations or actions than the data have."""
+    """Raise CheckpointError if the policy needs other observations or actions than the data have. A policy of
+    a joint network may have been trained without targets, and is trained further without them.
+    """
     check_compatible(policy, data.spec, data.path)
-    if isinstance(policy, VlaPolicy) and policy.shape.spatial > 0.0:
+    if isinstance(policy, VlaPolicy) and policy.shape.spatial > 0.0 and policy.joint is None:
         check_targets(data, "use a policy that was trained with policy.spatial=0")
 
 
@@ -105,6 +107,9 @@ def misfits(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> list[str]:
         )
     if unread := sorted(data.spec.obs.keys() - policy.obs_spec.keys() - {INSTRUCTION}):
         found.append(f"The policy does not read {', '.join(unread)} of the data.")
+    learns_points = isinstance(policy, VlaPolicy) and policy.shape.spatial > 0.0
+    if learns_points and (unlabelled := unlabelled_sentence(data)):
+        found.append(unlabelled)
     if unknown := unknown_words(policy, data):
         found.append(
             f"{counted(len(unknown), 'word')} of the instructions, such as '{unknown[0]}', are not in the "

@@ -323,15 +323,34 @@ def selected_episodes(store: EpisodeStore, learn_from: str) -> EpisodeSelection:
     return selection
 
 
+def pictures_without_target(data: TrainData) -> list[str]:
+    """Pictures of the data, or of the first of several embodiments, without a label of the place to act."""
+    pictures = [key for key, array in data.spec.obs.items() if sense_of(key, array) == "image"]
+    return [key for key in pictures if target_of(key) not in data.spec.obs]
+
+
+def unlabelled_sentence(data: TrainData) -> str:
+    """Sentence on pictures in which policy.spatial has no label; empty if all have one."""
+    if not (pictures := pictures_without_target(data)):
+        return ""
+    return (
+        f"The data do not tell where to act in {', '.join(pictures)}: the points there are predicted and "
+        "condition the actions, but their error is not in the loss."
+    )
+
+
 def check_targets(data: TrainData, otherwise: str) -> None:
-    """Raise ConfigError if a picture of the data has no place to act, which policy.spatial learns.
+    """Raise ConfigError if a picture of the data has no place to act, which policy.spatial learns. Of several
+    embodiments, one must have places in all of its pictures.
 
     otherwise: what the user can do without such data.
     """
-    pictures = [key for key, array in data.spec.obs.items() if sense_of(key, array) == "image"]
-    if missing := [target_of(key) for key in pictures if target_of(key) not in data.spec.obs]:
+    each = [pictures_without_target(part) for part in data.embodiments]
+    if all(each):
+        missing = dict.fromkeys(target_of(key) for pictures in each for key in pictures)
+        hold = "does not hold" if len(data.selections) == 1 else "do not hold"
         raise ConfigError(
-            f"policy.spatial learns where in the pictures to act, which {data.path} does not hold "
-            f"({', '.join(missing)}). Collect it again from a simulated suite (robo-rl collect "
+            f"policy.spatial learns where in the pictures to act, which {data.path} {hold} "
+            f"({', '.join(missing)}). Collect again from a simulated suite (robo-rl collect "
             f"suite=metaworld/mt6), or {otherwise}."
         )

@@ -8,7 +8,7 @@ from numpy import ndarray
 from robo_rl.core.shapes import UInt8
 from sim.engines.quad.layout import VEL
 from sim.flight.robot import QuadBody
-from sim.flight.seek.task import RADIUS_M, Verdict, begin, judge
+from sim.flight.seek.task import HOLD_STEPS, RADIUS_M, Verdict, begin, judge
 from sim.flight.seek.view import front_camera
 from sim.flight.seek.words import COLOURS, instructions, told_colour, told_wording
 
@@ -18,12 +18,16 @@ PICTURE_PX = 64  # side of the pictures of `drone/seek`
 class SeekRoom:
     """Room, balls and light around `body`; episodes have the same seeds as those of the environment.
 
-    at_rest: begin without velocity, so that a craft waits for its policy where it is. instruction: what the
-    craft is told in this episode. balls: the colours of the balls.
+    at_rest: begin without velocity, so that a craft waits for its policy where it is. hold_steps: at the told
+    ball, that make a success. instruction: what the craft is told in this episode. balls: the colours of the
+    balls.
     """
 
-    def __init__(self, body: QuadBody, seed: int, at_rest: bool = False) -> None:
+    def __init__(
+        self, body: QuadBody, seed: int, at_rest: bool = False, hold_steps: int = HOLD_STEPS
+    ) -> None:
         self.body, self._next_seed, self._at_rest = body, seed, at_rest
+        self._hold_steps = hold_steps
         self.reset()
 
     def reset(self) -> None:
@@ -53,6 +57,6 @@ class SeekRoom:
 
     def verdict(self) -> Verdict:
         """Judgement of the present state, as in the environment; call it once per control step."""
-        found = judge(self.body.state, self._scene.balls_m, self._held)
+        found = judge(self.body.state, self._scene.balls_m, self._held, self._hold_steps)
         self._held = found.held
         return found

@@ -1,9 +1,11 @@
-"""Scripted expert of `drone/seek`: flies straight to the told ball and stops in front of it.
+"""Scripted expert of `drone/seek`: flies to the place in front of the told ball and stays there.
 
-It does not turn, so that the ball stays where it is in the picture and every frame shows how words and
-directions belong together. Demonstrations that turn to the ball show it in the middle of most frames.
+That place is a single point, 0.5 m before the ball along the heading, so that a policy that imitates the
+expert comes back when it drifts. The expert does not turn: during most of the flight the ball is at the side,
+and frames show how words and directions belong together.
 
-    v = clip(1.5 / s * (d - 0.5 m) * direction, 0.8 m/s),   action = clip((v, 0) + noise * range * N(0, I))
+    e = ball - (0.5 m, 0, 0),   v = min(1.5 / s * |e|, 0.8 m/s) * e / |e|,
+    action = clip((v, 0) + noise * range * N(0, I))
 """
 
 from __future__ import annotations
@@ -41,9 +43,10 @@ class SeekExpert:
 
     def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n 4"]:
         ball = obs[EXPERT_STATE]
-        far = ball.norm(dim=1, keepdim=True).clamp(min=1e-6)
-        speed = (_APPROACH * (far - STOP_M)).clamp(-_FASTEST_M_S, _FASTEST_M_S)
-        action = ACTION.normalize(torch.cat([speed * ball / far, torch.zeros_like(far)], dim=1))
+        error_m = ball - ball.new_tensor([STOP_M, 0.0, 0.0])
+        far_m = error_m.norm(dim=1, keepdim=True).clamp(min=1e-6)
+        speed = (_APPROACH * far_m).clamp(max=_FASTEST_M_S)
+        action = ACTION.normalize(torch.cat([speed * error_m / far_m, torch.zeros_like(far_m)], dim=1))
         if self._noise > 0.0:
             action = action + self._noise * keyed_normal(episode_seed ^ self._key, step, 4, _STREAM).T
         return ACTION.denormalize(action.clamp(-1.0, 1.0))

@@ -30,6 +30,7 @@ from sim.flight.control.levels import Ranges, make_level
 from sim.flight.keyed_vec_env import Advanced, KeyedVecEnv
 from sim.flight.seek.task import (
     CONTROL_HZ,
+    HOLD_STEPS,
     MAX_STEPS,
     RADIUS_M,
     begin,
@@ -62,8 +63,9 @@ class SeekVecEnv(KeyedVecEnv):
     velocity controller of `sim.flight.control`. Success and reward as in `sim.flight.seek.task`;
     `info["task"]` (n,) is the number of the told colour in `COLOURS`.
 
-    wordings: "training", or "new" for instructions that are in no demonstration. compiled: None compiles
-    from 64 lanes on.
+    wordings: "training", or "new" for instructions that are in no demonstration. hold_s: time at the told
+    ball that makes a success; with a longer one episodes are longer, too. compiled: None
+    compiles from 64 lanes on.
     """
 
     saved = ("_state", "_balls", "_colours", "_light", "_told", "_words", "_episode_seed", "_age", "_held")
@@ -86,6 +88,7 @@ class SeekVecEnv(KeyedVecEnv):
         render_size: int = 256,
         wordings: str = "training",
         craft: str = "cf2x_l2f",
+        hold_s: float = HOLD_STEPS / CONTROL_HZ,
         compiled: bool | None = None,
     ) -> None:
         super().__init__(num_envs)
@@ -93,7 +96,8 @@ class SeekVecEnv(KeyedVecEnv):
             raise UnknownNameError("drone task", task, TASKS)
         if reward != "sparse":
             raise ConfigError(f"drone tasks pay for success only, not '{reward}'; leave reward= out.")
-        steps = MAX_STEPS if max_episode_steps is None else max_episode_steps
+        self.hold_steps = hold_steps(hold_s)
+        steps = MAX_STEPS - HOLD_STEPS + self.hold_steps if max_episode_steps is None else max_episode_steps
         check_steps(steps)
         check_pixels("image_size", image_size)
         check_pixels("render_size", render_size)
@@ -101,8 +105,13 @@ class SeekVecEnv(KeyedVecEnv):
         self._size_px, self._render_px = image_size, render_size
         texts = [[to_bytes(text).copy() for text in of_colour] for of_colour in instructions(wordings)]
         self._texts = torch.stack([torch.stack([torch.from_numpy(text) for text in each]) for each in texts])
-        given: dict[str, object] = {"craft": craft, "image_size": image_size, "wordings": wordings}
-        usual = {"craft": "cf2x_l2f", "image_size": 64, "wordings": "training"}
+        given = {"craft": craft, "hold_s": hold_s, "image_size": image_size, "wordings": wordings}
+        usual = {
+            "craft": "cf2x_l2f",
+            "hold_s": HOLD_STEPS / CONTROL_HZ,
+            "image_size": 64,
+            "wordings": "training",
+        }
         words = ",".join(f"{key}={value}" for key, value in given.items() if value != usual[key])
         self.spec = seek_spec(f"drone/{task}{':' if words else ''}{words}", steps, image_size)
         self._level = make_level("velocity", self.craft, LOOP_S, RANGES)
@@ -134,7 +143,7 @@ class SeekVecEnv(KeyedVecEnv):
         task = self._told.clone()
         (self._state,) = self._flight(self._state, action, self._params)
         self._age = self._age + 1
-        success, ended, self._held = judge(self._state, self._balls, self._held)
+        success, ended, self._held = judge(self._state, self._balls, self._held, self.hold_steps)
         return Advanced(success.float(), ended, success, {"task": task})
 
     def _fly(
@@ -170,6 +179,17 @@ class SeekVecEnv(KeyedVecEnv):
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+def hold_steps(hold_s: float) -> int:
+    """Control steps of this time. Raises ConfigError for less than a step, or more than ten minutes."""
+    if (
+        isinstance(hold_s, bool)
+        or not isinstance(hold_s, int | float)
+        or not 1 <= hold_s * CONTROL_HZ <= 12_000
+    ):
+        raise ConfigError(f"hold_s is {hold_s!r}; expected {1 / CONTROL_HZ:g} to 600 seconds.")
+    return round(hold_s * CONTROL_HZ)
 
 
 def seek_spec(name: str, max_episode_steps: int, image_size: int) -> EnvSpec:

@@ -92,6 +92,28 @@ def test_each_robot_has_a_policy_of_its_own(robots: Path, capsys: pytest.Capture
     assert "fits" not in str(refused.value)
 
 
+def test_where_to_act_is_learned_of_the_robots_whose_data_tell_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the others it is predicted, also when their policy is trained further. Without any it is refused."""
+    shape = VlaConfig(width=16, layers=1, heads=2, kv_heads=1, spatial=1.0, film=True)
+    recorded(tmp_path / "arm", ARM)
+    recorded(tmp_path / "copter", COPTER)
+    wanted = r"arm and \S+copter do not hold \(target\.view\)"
+    with pytest.raises(ConfigError, match=wanted):
+        train.main(config(tmp_path, "none", policy=shape))
+    assert not (tmp_path / "none").exists()
+    shown = replace(ARM, obs={**ARM.obs, "target.view": ArraySpec((2,))})
+    data = f"[{recorded(tmp_path / 'shown', shown)},{tmp_path / 'copter'}]"
+    assert train.main(config(tmp_path, "both", data=data, policy=shape)) == 0
+    said = capsys.readouterr().out
+    assert said.count("The data do not tell where to act in image.view") == 1
+    copter = tmp_path / "both/policies/copter"
+    further = config(tmp_path, "more", data=str(tmp_path / "copter"), init=str(copter), action_range="auto")
+    assert train.main(replace(further, policy=TrainConfig().policy)) == 0
+    assert "The data do not tell where to act in image.view" in capsys.readouterr().out
+
+
 def test_what_follows_for_each_robot_is_its_own(tmp_path: Path) -> None:
     """Its demonstrations, and runs beside the joint one: not in it, nor in its checkpoints."""
     arm, episodes = recorded(tmp_path / "arm", ARM), recorded(tmp_path / "x/episodes", COPTER)

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,18 @@ from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.kept_prefix import KeptPrefix, times_text
 from policies.deploy.runner import OnnxPolicy, bundle_noise
 from policies.executor import ChunkExecutor
+from policies.training.joint import joint_policy
 from policies.tuned.residual import ResidualPolicy
+from policies.vla.config import VlaConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.text.instruction import INSTRUCTION
+from robo_rl.data.normalizer import Normalizer
 from robo_rl.eval.rollout import eval_seeds, evaluate
 from robo_rl.nets.actor import ActorConfig, make_actor
 from tests.policies.small import ENV, flow_policy
-from tests.policies.small_vla import CAMERAS, SPEC, TA, TP, drawn, seen, sides_env, small_vla
+from tests.policies.small_vla import CAMERAS, SPEC, TA, TP, WORDS, drawn, seen, sides_env, small_vla
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
 
@@ -86,6 +90,30 @@ def test_points_of_spatial_prompting_are_kept_with_the_prefix(tmp_path: Path) ->
         tmp_path / "spatial", policy, SPEC, name="sides", noise="gaussian", training={}, instruction=OBS[1]
     )
     obs, noise = seen(*OBS), drawn(3)
+    found = OnnxPolicy(made, "cpu").sample(obs, noise)
+    torch.testing.assert_close(found, policy.sample(obs, noise), atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+def test_a_robot_of_a_joint_network_is_exported_alone(tmp_path: Path) -> None:
+    """Promise 4, with points, and words in the convolutions. The robot has one camera, another two."""
+    one = replace(SPEC, obs={key: array for key, array in SPEC.obs.items() if key != CAMERAS[1]})
+    torch.manual_seed(0)
+    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, spatial=1.0, film=True)
+    each = [(spec, Normalizer({"state": (3,)})) for spec in (SPEC, one)]
+    policy = joint_policy(each, config, TP, TA, WORDS).policies[1].eval().requires_grad_(False)
+    for parameter in policy.net.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    made = write_bundle(
+        tmp_path / "joint",
+        policy,
+        policy.env,
+        name="sides",
+        noise="gaussian",
+        training={},
+        instruction=OBS[1],
+    )
+    obs, noise = {key: value for key, value in seen(*OBS).items() if key in policy.env.obs}, drawn(3)
     found = OnnxPolicy(made, "cpu").sample(obs, noise)
     torch.testing.assert_close(found, policy.sample(obs, noise), atol=1e-5, rtol=0)
 

@@ -12,10 +12,10 @@ from policies.checkpoint import load_policy, save_policy
 from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.training import sharded
-from policies.vla.config import VlaConfig
+from policies.vla.config import VlaConfig, check_config
 from policies.vla.expert import ActionExpert
 from policies.vla.experts import Experts, check_experts
-from policies.vla.policy import VlaPolicy, check_config
+from policies.vla.policy import VlaPolicy
 from robo_rl.core.conditioning import empty_memory
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, EnvSpec

@@ -15,8 +15,8 @@ from policies.checkpoint import save_policy
 from policies.training.base import BaseTrainConfig, BaseTrainer, learning_rate
 from policies.training.batches import TensorWindows
 from policies.training.moments import TEMPERATURE, moment_logits, moment_loss, moment_steps, relit, views
-from policies.vla.config import VlaConfig
-from policies.vla.policy import VlaPolicy, check_config
+from policies.vla.config import VlaConfig, check_config
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.training.initial_policy import load_initial, with_shape_of
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.conditioning import HELD

@@ -54,6 +54,17 @@ def test_the_loss_is_the_mean_square_over_coordinates_and_cameras() -> None:
     torch.testing.assert_close(loss, torch.tensor([0.0625]))
 
 
+def test_cameras_without_a_target_are_left_out_of_the_loss() -> None:
+    """Errors (0.3, 0.4) of the second of three cameras give 0.25 / 2. No target: 0."""
+    predicted, sides = torch.tensor([[[9.0, 9.0], [0.3, 0.4], [9.0, 9.0]]]), [(8, 8)] * 3
+    loss = point_loss(predicted, [None, torch.zeros(1, 2), None], sides, sides, None)
+    torch.testing.assert_close(loss, torch.tensor([0.125]))
+    crop = torch.tensor([[[0.9, 0.9], [0.0, 0.0], [0.9, 0.9]]])
+    cut_out = point_loss(predicted, [None, torch.zeros(1, 2), None], sides, [(4, 4)] * 3, crop)
+    torch.testing.assert_close(cut_out, torch.tensor([(0.7**2 + 0.6**2) / 2]))  # the middle is at (1, 1)
+    assert point_loss(predicted, [None] * 3, sides, sides, None).tolist() == [0.0]
+
+
 def test_training_adds_the_weighted_error_of_the_points() -> None:
     """Same weights, same noise: losses of weights 0.5 and 2 differ by 1.5 times the error."""
     obs = seen("right", "go to the left side") | targets(2)
@@ -64,6 +75,13 @@ def test_training_adds_the_weighted_error_of_the_points() -> None:
     error = point_loss(predicted, wanted, less.sides, [(29, 29)] * 2, None)
     difference = more.bc_loss(obs, chunk, noise, u) - less.bc_loss(obs, chunk, noise, u)
     torch.testing.assert_close(difference, 1.5 * error, atol=1e-5, rtol=1e-4)
+
+
+def test_a_policy_of_one_robot_does_not_learn_without_targets() -> None:
+    obs = dict(seen("right")) | targets(1)
+    del obs["target.wrist"]
+    with pytest.raises(KeyError, match=r"target\.wrist"):
+        policy().bc_loss(obs, torch.zeros(1, TP, 2), drawn(1), torch.rand(1))
 
 
 @torch.no_grad()

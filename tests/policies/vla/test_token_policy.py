@@ -17,8 +17,7 @@ from policies.deploy.export import trace
 from policies.deploy.prefix_export import HeadGraph
 from policies.deploy.runner import OnnxPolicy
 from policies.vla.cond import Cond
-from policies.vla.config import VlaConfig, VlaFlowConfig
-from policies.vla.policy import check_config
+from policies.vla.config import VlaConfig, VlaFlowConfig, check_config
 from policies.vla.token_expert import TokenExpert
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.instruction import INSTRUCTION

@@ -134,7 +134,7 @@ def test_judgement(place_m: tuple[float, float, float], speed_m_s: float, succes
     assert (bool(verdict.success), bool(verdict.ended)) == (success, ended)
 
 
-def test_a_second_at_two_balls_is_no_success() -> None:
+def test_time_at_two_balls_is_no_success() -> None:
     """The zones of two balls overlap: the count begins anew where the nearest ball changes."""
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 0.8, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     state = craft_at(2.0 - TOUCH_M - 0.1, 0.39, 1.0)  # nearer to the told one
@@ -145,7 +145,7 @@ def test_a_second_at_two_balls_is_no_success() -> None:
 
 
 def test_a_craft_has_to_stay_at_the_ball() -> None:
-    """For a second; a step in which it is too fast begins the count anew."""
+    """For `HOLD_STEPS`; a step in which it is too fast begins the count anew."""
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     held, counts = torch.tensor([0]), list[int]()
     for step in range(2 * HOLD_STEPS):
@@ -171,11 +171,43 @@ def test_level_axes_follow_the_heading_alone() -> None:
     assert torch.allclose(heading_axes(pitched, vector), vector, atol=1e-6)
 
 
+def test_longer_holds_are_an_option() -> None:
+    """Episodes are as much longer, and the name of the environment says it."""
+    usual, longer = SeekVecEnv("seek", 1), SeekVecEnv("seek", 1, hold_s=10.0)
+    assert (usual.hold_steps, usual.spec.name) == (HOLD_STEPS, "drone/seek")
+    assert (longer.hold_steps, longer.spec.name) == (200, "drone/seek:hold_s=10.0")
+    assert longer.spec.max_episode_steps - usual.spec.max_episode_steps == 200 - HOLD_STEPS
+    balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
+    for hold_steps, success in ((200, False), (HOLD_STEPS, True)):
+        verdict = judge(craft_at(1.5, 0.0, 1.0), balls, torch.tensor([HOLD_STEPS - 1]), hold_steps)
+        assert bool(verdict.success) == bool(verdict.ended) == success
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 0.01, -1.0, 1e9, math.nan, "long", True])
+def test_impossible_holds_are_refused(hold_s: Any) -> None:
+    with pytest.raises(ConfigError, match=r"hold_s is .*; expected 0\.05 to 600 seconds"):
+        SeekVecEnv("seek", 1, hold_s=hold_s)
+
+
+def test_the_expert_comes_back_to_one_place() -> None:
+    """Half a metre before the ball along the heading, from wherever a craft has drifted to."""
+    env = SeekVecEnv("seek", 8, compiled=False, hold_s=600.0)
+    expert = make_expert("drone/seek", noise=0.0, env=env)
+    obs = env.reset(EpisodeSeeds("drift"))
+    ball_m, turn = env._balls[0], torch.linspace(-1.0, 1.0, 8)  # around the ball
+    env._state[POS] = ball_m - 0.6 * torch.stack([turn.cos(), turn.sin(), torch.zeros(8)])
+    env._state[VEL] = 0.0
+    obs = env._given()
+    for step in range(100):
+        obs = env.step(expert.act(obs, torch.arange(8), torch.full((8,), step)))[0]
+    assert torch.allclose(obs["privileged.state"], torch.tensor([0.5, 0.0, 0.0]), atol=0.05)
+
+
 def test_the_expert_succeeds_and_the_words_name_its_ball() -> None:
     """Where the told ball is, its picture has the told colour."""
     num = 24
     env = make_env("drone/seek", num)
-    expert = make_expert("drone/seek", noise=0.2, env=env)
+    expert = make_expert("drone/seek", noise=0.15, env=env)
     obs = env.reset(EpisodeSeeds("expert"))
     words = [to_text(each.numpy()) for each in obs[INSTRUCTION]]
     told = [next(colour for colour in COLOURS if colour in text) for text in words]

@@ -36,10 +36,9 @@ from robo_rl.core.flight.envelope import CraftLimits, FlightEnvelope
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.text.commands import command
-from sim.engines.quad.craft import Craft
 from sim.flight.robot import QuadBody
 from sim.flight.seek.body import PICTURE_PX, SeekRoom
-from sim.flight.seek.task import CONTROL_HZ, MAX_STEPS
+from sim.flight.seek.task import CONTROL_HZ
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.registry import make_env
 
@@ -88,14 +87,14 @@ class SeekJudge:
             self.success[-1], self.ended = bool(verdict.success), bool(verdict.ended)
 
 
-def seek_craft(bundle: Bundle) -> Craft:
-    """Craft of the bundle's environment. Raises CheckpointError for an environment of another suite."""
+def seek_env(bundle: Bundle) -> SeekVecEnv:
+    """The bundle's environment, one lane. Raises CheckpointError for an environment of another suite."""
     env = make_env(bundle.env.name, 1)
     if not isinstance(env, SeekVecEnv):
         raise CheckpointError(
             f"The bundle '{bundle.name}' commands velocities for {bundle.env.name}; expected drone/seek."
         )
-    return env.craft
+    return env
 
 
 def seen_px(bundle: Bundle | None) -> int:
@@ -115,8 +114,9 @@ def wider(envelope: FlightEnvelope) -> FlightEnvelope:
 def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     """Build the cell. Raises CheckpointError for a bundle that no craft may fly."""
     check_flight(bundle, "rates")
-    envelope, craft = wider(allowed_envelope(bundle, CraftLimits(), say=print)), seek_craft(bundle)
-    room = SeekRoom(QuadBody(craft, level="rates", hover=HOVER), config.seed)
+    envelope, env = wider(allowed_envelope(bundle, CraftLimits(), say=print)), seek_env(bundle)
+    body = QuadBody(env.craft, level="rates", hover=HOVER)
+    room = SeekRoom(body, config.seed, hold_steps=env.hold_steps)
     buses = {name: world.bus(name) for name in ("sim_robot", "quad_policy", "flight_filter", "task")}
     sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(room.body), LINK_HZ)
     SimCameras(
@@ -130,7 +130,7 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     remote = parse_address(config.remote) if config.remote else None
     inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, False, remote)
     policy = VelocityPolicyNode(
-        buses["quad_policy"], bundle, inference, make_robot_loop(craft), HOVER, PictureSettings()
+        buses["quad_policy"], bundle, inference, make_robot_loop(env.craft), HOVER, PictureSettings()
     )
     judge = SeekJudge(buses["task"], room, config.seed, lambda: buses["task"].call("quad_policy/reset", 1.0))
 
@@ -152,5 +152,5 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         next=f"{command('up quad_sim', bundle=bundle.folder, level='rates', scene='seek')} "
         "instruction='fly to the red ball'"
         "   (the same nodes as processes on a bus)",
-        episode_s=MAX_STEPS / CONTROL_HZ,
+        episode_s=env.spec.max_episode_steps / CONTROL_HZ,
     )  # fmt: skip
