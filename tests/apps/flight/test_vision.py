@@ -52,7 +52,8 @@ def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.C
     assert "policy on pybullet/vision_hover:max_episode_steps=12,px=16" in capsys.readouterr().out
     assert main(["run", f"bundle={out / 'bundle'}", "episodes=1"]) == 0
     film = out / "view.mp4"
-    assert main(["view", f"policy={out / 'bundle'}", f"out={film}"]) == 0
+    env = "env=pybullet/vision_hover:max_episode_steps=12,px=16"
+    assert main(["view", env, f"policy={out / 'bundle'}", f"out={film}"]) == 0
     assert film.stat().st_size > 0
     policy, settings = load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
     assert settings.integral is False
