@@ -41,6 +41,7 @@ SUITES = {
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
     "recall": ("sim.tasks.recall.lane:RecallLanes", "sim"),
+    "pybullet": ("sim.flight.bullet.vision_lane:VisionLanes", "pybullet"),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
 SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
@@ -80,7 +81,7 @@ TOLD = {  # suites of several tasks with an instruction each -> their tasks and 
     "drone": "sim.flight.seek.words",
 }
 ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
-WITH_OPTIONS = ("metaworld", "arm6", *BATCHED)  # suites whose names may carry options
+WITH_OPTIONS = ("metaworld", "arm6", "pybullet", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
@@ -90,6 +91,7 @@ TASKS = {  # suite -> (names of its tasks; True where these are all)
     "robosuite": ("sim.adapters.robosuite:TASKS", True),
     "envpool": ("sim.adapters.envpool:IDS", False),
     "recall": ("sim.tasks.recall.buttons:TASKS", True),
+    "pybullet": ("sim.tasks.flight.names:BY_CAMERA", True),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
