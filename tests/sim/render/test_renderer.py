@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.adapters.metaworld import MetaWorldLanes
@@ -158,3 +159,4 @@ def test_an_unknown_backend_is_refused_before_mujoco_is_imported(monkeypatch: py
     monkeypatch.setenv("MUJOCO_GL", "vulkan")
     with pytest.raises(ConfigError, match="MUJOCO_GL is 'vulkan'; expected one of egl, osmesa, glfw"):
         make_env("gym/Hopper-v5", 1)
+    assert main(["evaluate", "policy=random", "env=gym/Hopper-v5"]) == 2
