@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Collection, Sequence
 from importlib import import_module
@@ -146,10 +147,13 @@ def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
     from robo_rl.core.packages import install_command
 
     config: Any = None
+    began_s = time.time()
     try:
         config = load_config(name, overrides, load_schema(VERBS[name]))
         module, function = VERBS[name].target.split(":")
         return int(getattr(import_module(module), function)(config) or 0)
+    except KeyboardInterrupt as stop:
+        raise _told(stop, name, config, began_s) from stop
     except ChangedSettingsError:
         raise
     except RoboRLError:
@@ -162,10 +166,21 @@ def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
             f"robo-rl {name} needs the package '{error.name}', which is not installed. "
             f"Run: {install_command(error.name, VERBS[name].extra)}"
         ) from error
+    except ImportError as error:
+        if (interrupt := _interrupt_in(error)) is None:
+            raise
+        raise _told(interrupt, name, config, began_s) from error
+
+
+def _told(stop: KeyboardInterrupt, name: str, config: Any, began_s: float) -> KeyboardInterrupt:
+    """The interrupt with a clause on what it left of the verb."""
+    from robo_rl.apps.cli.stopped import stopped_words
+
+    return stop if stop.args else KeyboardInterrupt(stopped_words(name, config, began_s))
 
 
 def _stopped(stop: KeyboardInterrupt) -> int:
-    return _say(f"stopped; {stop.args[0] if stop.args else 'what was committed before is kept'}.", 130)
+    return _say(f"stopped; {stop.args[0] if stop.args else 'nothing was started'}.", 130)
 
 
 def _say(sentence: str, code: int) -> int:
