@@ -28,7 +28,8 @@ robo-rl --version       the version
 -m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
 
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
-Exit codes: 0 done, 1 error in robo-rl, 2 wrong input, 3 environment died, 4 disk full, 130 Ctrl-C.
+Exit codes: 0 done, 1 error in robo-rl, 2 wrong input or an error in your own script, 3 an environment, a
+robot or the bus cannot be reached, refuses or has ended, 4 disk full, 130 Ctrl-C.
 up and record end with 0 after Ctrl-C, their usual end."""
 
 HEADINGS = {  # first verb of a group in the list of all verbs -> its heading

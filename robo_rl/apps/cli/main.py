@@ -189,14 +189,17 @@ def _say(sentence: str, code: int) -> int:
 
 
 def _defect(error: Exception) -> tuple[str, int]:
-    """Print the traceback; returns where the error is, in a user's own file or in robo-rl, and 1."""
+    """Print the traceback; returns where the error is and the exit code: 2 in a user's own file, 1 in
+    robo-rl.
+    """
     traceback.print_exception(error)
     if (at := user_line(error)) is not None:
         where = f"{at.file} line {at.line}"
+        if at.innermost:
+            theirs = not isinstance(error, ModuleNotFoundError)  # only modules of robo-rl get here
+            return f"the error is in {where}, see the lines above.", RoboRLError.exit_code if theirs else 1
         return (
-            f"the error is in {where}, see the lines above."
-            if at.innermost
-            else f"the error is in what {where} asks of robo-rl, see the lines above. If that line is right, "
+            f"the error is in what {where} asks of robo-rl, see the lines above. If that line is right, "
             "report it with the output of `robo-rl doctor`.",
             1,
         )

@@ -259,29 +259,36 @@ def test_defect_prints_a_traceback(
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "words", "exit_code"),
     [
-        ("def run(config):\n    return {}['cub']\n", "the error is in {file} line 2, see"),
-        ("def run(config):\n    return sorted(3)\n", "the error is in {file} line 2, see"),
+        ("def run(config):\n    return {}['cub']\n", "the error is in {file} line 2, see", 2),
+        ("def run(config):\n    return sorted(3)\n", "the error is in {file} line 2, see", 2),
         (
             "import statistics\ndef run(config):\n    statistics.mean(3)\n",
             "the error is in {file} line 3, see",
+            2,
         ),
         (
             "from sim.tasks.scripted import between\ndef run(config):\n    between('a', 0, 1.0)\n",
             "the error is in what {file} line 3 asks of robo-rl",
+            1,
         ),
     ],
 )
 def test_error_in_a_users_file_names_its_line(
-    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: str,
+    words: str,
+    exit_code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Nothing is to be reported where a user's own task fails; Python's own library is no user's file."""
     file = tmp_path / "my_tasks.py"
     space: dict[str, Any] = {}
     exec(compile(code, str(file), "exec"), space)
     fake_verb(monkeypatch, space["run"])
-    assert cli.main(["fake"]) == 1
+    assert cli.main(["fake"]) == exit_code
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert words.format(file=file) in said
