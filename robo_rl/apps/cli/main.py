@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.aliases import by_engine, typed_verb
 from robo_rl.apps.cli.multirun import FLAGS, Ended, multirun, skips
 from robo_rl.apps.cli.resumed import refuse_changed
 from robo_rl.apps.cli.settings_file import check_keys, expand
@@ -49,8 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _one_of_sweep(name: str, words: list[str], origin: dict[str, Path]) -> Ended:
     """Run one combination of a sweep. An error is printed and returned; Ctrl-C ends the sweep."""
     try:
+        typed, given = name, words
         name, words = _in_full(name, words, origin)
-        return 0 if skips(name, words) else _call(name, words, origin), ""
+        typed = typed_verb(typed, given, name)
+        return 0 if skips(name, words) else _call(name, words, origin, typed), ""
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -98,13 +100,15 @@ def _dispatch(arguments: list[str]) -> int:
     rest, origin = expand([word for word in rest if word not in FLAGS], name, sweeps=sweeps)
     if sweeps and not {"-h", "--help"} & set(rest):
         return multirun(name, rest, lambda words: _one_of_sweep(name, words, origin))
+    typed, given = name, rest
     name, rest = _in_full(name, rest, origin)
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help
 
         print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
         return 0
-    return _call(name, ["json=true" if argument == "--json" else argument for argument in rest], origin)
+    words = ["json=true" if argument == "--json" else argument for argument in rest]
+    return _call(name, words, origin, typed_verb(typed, given, name))
 
 
 def _in_full(name: str, words: list[str], origin: dict[str, Path]) -> tuple[str, list[str]]:
@@ -140,8 +144,8 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
     return arguments[0], arguments[1:]
 
 
-def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
-    """Run the verb. origin: settings that come from a file."""
+def _call(name: str, overrides: list[str], origin: Collection[str], typed: str) -> int:
+    """Run the verb. origin: settings that come from a file. typed: the verb as it was typed, for messages."""
     from robo_rl.apps.cli.config import load_config
     from robo_rl.apps.cli.help import load_schema
     from robo_rl.core.packages import install_command
@@ -149,7 +153,7 @@ def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
     config: Any = None
     began_s = time.time()
     try:
-        config = load_config(name, overrides, load_schema(VERBS[name]))
+        config = load_config(name, overrides, load_schema(VERBS[name]), typed)
         module, function = VERBS[name].target.split(":")
         return int(getattr(import_module(module), function)(config) or 0)
     except KeyboardInterrupt as stop:

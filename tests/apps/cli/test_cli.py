@@ -142,6 +142,17 @@ def test_the_help_says_which_method_is_the_default_and_how_many_settings_follow(
     assert "robo-rl finetune method=residual --help all" in said
 
 
+def test_the_help_shows_an_empty_default_in_one_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """`empty` where that is the default, whose meaning follows; `up` takes the defaults of its set."""
+    assert cli.main(["record", "--help", "all"]) == 0
+    assert re.search(r"^  policy +text +empty +bundle of a policy", capsys.readouterr().out, re.MULTILINE)
+    assert cli.main(["up", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  bundle +text +set's own +folder of the bundle.*; empty: none", said, re.MULTILINE)
+    assert re.search(r"^  namespace +text +empty ", said, re.MULTILINE)
+    assert re.search(r"^  seconds +number >= 0 +none ", said, re.MULTILINE)
+
+
 def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> None:
     """The example `train task=race` has its setting in the list, and data= is none with it."""
     assert cli.main(["train", "--help"]) == 0
