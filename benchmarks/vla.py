@@ -55,7 +55,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 from common import emit, own_folder, parser, verb
 from vla_teacher import Lesson, add_options, lesson_of, updates_of
 
-from policies.vla.tokens import words_in
+from policies.vocabulary import words_in
 from robo_rl.eval.stats import SuccessRate
 from sim.adapters.metaworld_instructions import TRAINING, WORDINGS, tasks_of
 from sim.registry import task_in

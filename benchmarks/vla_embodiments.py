@@ -47,7 +47,7 @@ ARMS = Pair(
     {"metaworld": 30, "arm": 30}, steps=2000, batch_size=24,
 )  # fmt: skip
 WITH_DRONE = Pair(
-    {"metaworld": METAWORLD, "drone": "drone/seek"}, {"metaworld": 100, "drone": 500}, steps=1200,
+    {"metaworld": METAWORLD, "drone": "drone/seek"}, {"metaworld": 100, "drone": 500}, steps=2000,
     batch_size=64, recipe=("policy.film=true", "policy.spatial=1.0"), prefix="with_drone/", noise=0.15,
 )  # fmt: skip
 RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from policies.checkpoint import load_policy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
-from policies.vla.tokens import vocabulary_of
+from policies.vocabulary import vocabulary_of
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.core.spec import EnvSpec

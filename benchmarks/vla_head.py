@@ -32,7 +32,7 @@ from policies.deploy.kept_prefix import KeptPrefix
 from policies.deploy.runner import OnnxPolicy
 from policies.vla.config import VlaConfig, VlaFlowConfig
 from policies.vla.policy import VlaPolicy
-from policies.vla.tokens import vocabulary_of
+from policies.vocabulary import vocabulary_of
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes

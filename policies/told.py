@@ -1,23 +1,17 @@
-"""Instructions given to a policy: in place of the observed one, or where none is observed, and the words of
-them that it does not know.
-"""
+"""Instructions given to a policy: in place of the observed one, or where none is observed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from policies.vla.tokens import unknown_words, words_in
 from robo_rl.core.conditioning import encode, memory_shape, sample_with_moment
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
-
-SHOWN = 12  # known words in a message
 
 
 class ToldPolicy:
@@ -62,30 +56,3 @@ class ToldPolicy:
         key, spec = next(iter(self.obs_spec.items()))
         batch = obs[key].shape[: obs[key].ndim - len(spec.shape)]
         return {**obs, INSTRUCTION: self._words.to(obs[key].device).expand(*batch, -1)}
-
-
-def unread_words(instruction: str, config: Mapping[str, Any]) -> list[str]:
-    """Words of the instruction that the policy of this configuration does not know, in their order. Raises
-    ConfigError if it knows none of them.
-    """
-    known = vocabulary_in(config)
-    unknown = unknown_words(instruction, known) if known else []
-    if unknown and len(unknown) == len(set(words_in(instruction))):
-        shown = ", ".join(known[:SHOWN]) + (", ..." if len(known) > SHOWN else "")
-        raise ConfigError(
-            f"The policy knows no word of the instruction '{instruction}' and cannot tell it from others. "
-            f"Use words of its training instructions: {shown}"
-        )
-    return unknown
-
-
-def vocabulary_in(config: Mapping[str, Any]) -> list[str]:
-    """Known words of the vision-language-action policy in a configuration, which may be that of a base; empty
-    without one, and for one that reads bytes or has the tokenizer of a pretrained model.
-    """
-    vla = config.get("vla")
-    if isinstance(vla, Mapping):
-        words = vla.get("tokens") == "words" and vla.get("backbone", "tiny") == "tiny"
-        return list(config["vocabulary"]) if words else []
-    parts = (part for part in config.values() if isinstance(part, Mapping))
-    return next((found for part in parts if (found := vocabulary_in(part))), [])

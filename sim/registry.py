@@ -25,6 +25,7 @@ from robo_rl.core.text.nearest import is_misspelt
 from sim.adapters.gymnasium_names import check_no_file, in_gymnasium, own_environment
 from sim.adapters.metaworld_instructions import is_suite, tasks_of
 from sim.env_names import join_options, options_text, read_options
+from sim.render.gl import check_gl_name
 from sim.tasks.table import OF_YOUR_OWN
 from sim.told_env import OPTION, ToldEnv
 from sim.vec.expert import Expert, WatchingExpert
@@ -41,6 +42,7 @@ SUITES = {
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
     "recall": ("sim.tasks.recall.lane:RecallLanes", "sim"),
+    "pybullet": ("sim.flight.bullet.vision_lane:VisionLanes", "pybullet"),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
 SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
@@ -80,7 +82,7 @@ TOLD = {  # suites of several tasks with an instruction each -> their tasks and 
     "drone": "sim.flight.seek.words",
 }
 ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
-WITH_OPTIONS = ("metaworld", "arm6", *BATCHED)  # suites whose names may carry options
+WITH_OPTIONS = ("metaworld", "arm6", "pybullet", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
@@ -90,6 +92,7 @@ TASKS = {  # suite -> (names of its tasks; True where these are all)
     "robosuite": ("sim.adapters.robosuite:TASKS", True),
     "envpool": ("sim.adapters.envpool:IDS", False),
     "recall": ("sim.tasks.recall.buttons:TASKS", True),
+    "pybullet": ("sim.tasks.flight.names:BY_CAMERA", True),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
@@ -182,9 +185,10 @@ def make_env(
     Options: `max_episode_steps`, `render_size` (px), except for quad also `reward` ("sparse" or "dense") and,
     except for pusht, `terminate_on_success`; an option that is None is left at its default. A name that
     carries options may have `instruction=...`, see `ToldEnv`. Raises UnknownNameError for a name or option
-    that does not exist, MissingDependencyError when the suite's
-    packages are not installed.
+    that does not exist, MissingDependencyError when the suite's packages are not installed, ConfigError for a
+    MUJOCO_GL on which the import of MuJoCo would fail.
     """
+    check_gl_name()
     suite, task = _split("environment", name)
     if suite in WITH_OPTIONS and OPTION in (written := options_text(name)[1]):
         words = written.pop(OPTION)

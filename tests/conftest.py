@@ -113,6 +113,23 @@ def one_store_of_schemas() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_import_of_torch_by_workers() -> Iterator[None]:
+    """Let the fork server import what workers of most environments need, whichever test starts it first.
+
+    A program has one environment, a test process many: the others' workers would import torch each.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if importlib.util.find_spec("metaworld") is not None:
+            from sim.vec import worker_process
+
+            of_builder = worker_process.imported_once
+            patch.setattr(
+                worker_process, "imported_once", lambda lane: [*of_builder(lane), "sim.adapters.metaworld"]
+            )
+        yield
+
+
 @pytest.fixture
 def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A DDS domain for this test, also for the processes that it starts."""

@@ -18,21 +18,21 @@ from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Flag, Floats, JointState, JointTrajectory, Text
+from hardware.nodes.shared.chunk_requests import POLL_S, ChunkRequests
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
+from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.timing import STALE_STATE_PERIODS
-from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS, TASK
+from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.shapes import Float
-from robo_rl.core.text.durations import Durations
 
 STALE = "the robot's state is stale, so the policy is not asked"
 SINGLE = "single actions are decided by action_head"
-_POLL_S, _STATUS_S = 0.005, 0.5
-_HUNG_S = 2.0  # an inference that takes longer is reported as hanging
+_STATUS_S = 0.5
 
 
 class ArmPolicyNode:
@@ -40,7 +40,8 @@ class ArmPolicyNode:
     control periods, and `policy/heartbeat`, until ~/stop, the node ends or its inference has died.
 
     No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`, or for words
-    that are no instruction. Without the topic `task`, the instruction is the bundle's own.
+    that are no instruction or of which the policy knows none. Without the topic `task`, the instruction is
+    the bundle's own.
     """
 
     def __init__(
@@ -49,43 +50,39 @@ class ArmPolicyNode:
         pictures: PictureSettings = USUAL,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference = bus, bundle, robot, inference
+        self.requests = ChunkRequests(bus, inference, bundle.execute, "inferring")
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer = ArmObserver(bundle.env.obs, words=True)
-        self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
+        self._history = ObservationHistory(bundle.obs_steps)
+        # after new words the next tick asks for a chunk that follows them
+        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
         self._enabled, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
         self._goal: Float[ndarray, " g"] | None = None
-        self._episode = self._decision = self._wait = self._inferred = 0
-        self._pending: tuple[float, float, int] | None = (
-            None  # (stamp of the state, time, episode) of the pending request
-        )
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
-        self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
         self._faults, self._waits_for = FaultLog(bus.name, say), ""
         self._send, self._own = CHUNK.publisher(bus), OwnStatus(bus, POLICY_STATUS, hardware_id=robot.name)
         self._beat, self._alive = HEARTBEAT.publisher(bus), True
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
-        if self._observer.reads_words:
-            TASK.subscribe(bus, self._on_task)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(1.0 / bundle.env.control_hz, self._tick)
-        bus.timer(_POLL_S, self._poll)
+        bus.timer(POLL_S, self._poll)
         bus.timer(HEARTBEAT_S, self._send_heartbeat)
         bus.timer(_STATUS_S, self._report)
 
     @property
     def infers(self) -> bool:
         """True while the inference process is ready and inference is not stopped."""
-        return self._enabled and self._inference.ready and not self._inference.fault
+        return self._enabled and self.requests.ready
 
     @property
     def fault(self) -> str:
         """Why inference has ended; empty while it works."""
-        return self._inference.fault
+        return self.requests.fault
 
     def stop(self, why: str) -> str:
         """Stop inference."""
@@ -93,8 +90,7 @@ class ArmPolicyNode:
         self._end_heartbeat()
         self._own.leave(why)
         self._report()
-        last = f", the last in {1e3 * self._last_s:.1f} ms" if self._inferred else ""
-        return f"{why}: {self._inferred} chunks were inferred{last}"
+        return f"{why}: {self.requests.summary}"
 
     @property
     def at_rest(self) -> bool:
@@ -114,39 +110,35 @@ class ArmPolicyNode:
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
 
-    def _on_task(self, message: Text, received_s: float) -> None:
-        if message.text != self._words:
-            self._words, self._wait = message.text, 0  # the next tick asks for a chunk that does it
-
     def _start(self) -> Answer:
-        if self._inference.fault:
-            return False, f"not started: {self._inference.fault}"
+        if self.requests.fault:
+            return False, f"not started: {self.requests.fault}"
         self._enabled = self._alive = True
-        word = "inferring" if self._inference.ready else "starting: the policy is being loaded"
-        return True, word + self._filter.hint
+        return True, self.requests.start_word + self._filter.hint
 
     def _stop(self) -> Answer:
         """End inference, and the chunk that the head plays, until ~/start."""
         if self._bundle.chunk == 1:
             return False, f"not stopped: {SINGLE}; call its ~/stop"
-        self._enabled, self._wait = False, 0
+        self._enabled = False
+        self.requests.hurry()
         self._history.reset()
         self._plan.reset()
         self._end_heartbeat()
         return True, "stopped"
 
     def _reset(self) -> Answer:
-        self._episode, self._decision, self._wait = self._episode + 1, 0, 0
+        self.requests.begin_episode()
         self._history.reset()
         self._plan.reset()
-        return True, f"episode {self._episode}"
+        return True, f"episode {self.requests.episode}"
 
     def _tick(self) -> None:
         """Add an observation, and request a chunk when it is time. Once per control period."""
         if self._bundle.chunk == 1:
             self._waits_for = f"{SINGLE}: give it the same bundle"
             return
-        if self._state is None or not self._enabled or self._inference.fault:
+        if self._state is None or not self._enabled or self.requests.fault:
             return
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
@@ -154,19 +146,18 @@ class ArmPolicyNode:
         if self._observer.goal_size and self._goal is None:
             self._waits_for = "waits for the topic 'goal': no goal has been published"
             return None
-        if self._observer.reads_words and not self._words:
-            self._waits_for = "waits for the topic 'task': no instruction has been published"
+        if waits_for := self._told.waits_for:
+            self._waits_for = waits_for
             return None
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._words)
+            seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._told.followed())
             self._history.push(seen)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
         self._faults.end(self._bus.now())
         self._waits_for = ""
-        self._wait -= 1
         self._plan.tick()
-        if self._wait <= 0:
+        if self.requests.tick():
             self._request_chunk(message.stamp_s)
         return None
 
@@ -175,25 +166,16 @@ class ArmPolicyNode:
         pending.
         """
         running = self._plan.running() if self._realtime else None
-        if self._inference.request(self._history.stacked(), self._decision, running):
-            self._pending = stamp_s, self._bus.now(), self._episode
-            self._decision += 1
-            self._wait = self._bundle.execute
+        if self.requests.request(self._history.stacked(), stamp_s, running):
             self._plan.asked(self._bus.now())
 
     def _poll(self) -> None:
-        answer = self._inference.poll()
-        if self._inference.fault:
+        answer = self.requests.poll()
+        if self.requests.fault:
             self._end_heartbeat()
-            return self._faults.begin(self._inference.fault, self._bus.now())
-        if answer is None or self._pending is None:
-            return None
-        chunk, self._last_s = answer
-        self.took.add(self._last_s)
-        self._inferred += 1
-        stamp_s, _, episode = self._pending
-        self._pending = None
-        if episode == self._episode and self._enabled:
+            return self._faults.begin(self.requests.fault, self._bus.now())
+        if answer is not None and self._enabled:
+            chunk, stamp_s = answer
             self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
             waypoints = chunk.astype(np.float64)
@@ -211,18 +193,9 @@ class ArmPolicyNode:
             self._beat(Flag(False))
 
     def _report(self) -> None:
-        waits_s = 0.0 if self._pending is None else self._bus.now() - self._pending[1]
-        hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
-        does = "inferring" if self.infers else "loading the policy" if self._enabled else "stopped"
-        wrong = self._faults.present or self._waits_for
-        sentence = self._inference.fault or hangs or wrong or does
-        level = 2 if self._inference.fault or hangs else 1 if wrong or not self.infers else 0
-        values = {
-            "inference_ms": f"{1e3 * self._last_s:.2f}",
-            "chunks": str(self._inferred),
-            "episode": str(self._episode),
-        }
-        self._own.tell(level, sentence, values)
+        wrong = self._faults.present or self._waits_for or self._told.remark()
+        level, sentence, values = self.requests.status(self._enabled, wrong)
+        self._own.tell(level, sentence, values | {"episode": str(self.requests.episode)})
 
 
 def named_joints(bundle: Bundle) -> tuple[str, ...]:

@@ -19,22 +19,22 @@ from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.timing import LoopTiming
 from hardware.loop.velocity_plan import VelocityPlan
 from hardware.messages import RATES, FlightCommand, Odometry, Text
+from hardware.nodes.shared.chunk_requests import POLL_S, ChunkRequests
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import STALE_PICTURE_PERIODS, NewestPictures, PictureSettings
 from hardware.nodes.shared.send_clock import SendClock
+from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.flight_limits import is_state
 from hardware.safety.frames import Frames
-from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS, TASK
+from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Float
-from robo_rl.core.text.durations import Durations
 
 LINK_S = 0.01  # period of the velocity loop at the usual rate of a link
-_POLL_S, _STATUS_S = 0.005, 0.5
-_HUNG_S = 2.0  # an inference that takes longer is reported as hanging
+_STATUS_S = 0.5
 _CLIMB_M_S, _BELOW_M = 0.4, 0.2  # climb to the take-off height; how far below it a craft climbs first
 _SETTLE_S = 0.5
 _SLOW = 3.0  # times the expected time of a climb after which it has failed
@@ -69,42 +69,40 @@ class VelocityPolicyNode:
         say: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._inference, self._loop = bus, bundle, inference, loop
+        self.requests = ChunkRequests(bus, inference, bundle.execute, "deciding")
         self._hover, self._takeoff_m, self._enabled = hover, takeoff_m, start
         self._observer = CameraFlightObserver(bundle.env.obs)
-        self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
+        self._history = ObservationHistory(bundle.obs_steps)
+        # after new words the next decision asks for a chunk that follows them
+        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
         period_s = 1.0 / bundle.env.control_hz
         age_s = STALE_PICTURE_PERIODS * period_s if pictures.age_s is None else pictures.age_s
         pictures = replace(pictures, age_s=age_s)
         self._pictures = NewestPictures(bus, None, self._observer.pictures, pictures)
         self._plan, self._due = VelocityPlan(period_s), DecisionClock(period_s)
-        self.timing, self.took, self._last_s = LoopTiming(LINK_S), Durations(), 0.0
+        self.timing = LoopTiming(LINK_S)
         self._filter, self._frames, self._clock = FilterWatch(bus), Frames(), SendClock(bus)
         self._flies = self._sent = False  # in a flight; a command of it was sent
         self._settled_s = -math.inf  # after a reset, missing pictures are no fault before this time
         self._climb_s: float | None = None  # start of the climb; None: no climb, or it is over
-        self._episode = self._decision = self._wait = self.inferred = 0
-        # (time of the state, time of the request, episode) of the pending request
-        self._pending: tuple[float, float, int] | None = None
         self._faults, self._waits_for, self._bad_frames = FaultLog(bus.name, say), "", ""
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
-        if self._observer.reads_words:
-            TASK.subscribe(bus, self._on_task)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
-        bus.timer(_POLL_S, self._poll)
+        bus.timer(POLL_S, self._poll)
         bus.timer(_STATUS_S, self._report)
 
     @property
     def ready(self) -> bool:
         """True when the inference process can answer."""
-        return self._inference.ready and not self._inference.fault
+        return self.requests.ready
 
     @property
     def fault(self) -> str:
         """Why inference has ended; empty while it works."""
-        return self._inference.fault
+        return self.requests.fault
 
     def stop(self, why: str) -> str:
         """Stop deciding: the filter lands. Reports an earlier reason for landing as well."""
@@ -112,8 +110,7 @@ class VelocityPolicyNode:
         self._own.leave(why)
         self._report()
         before = f"; {self._filter.reason}" if self._filter.reason else ""
-        last = f", the last in {1e3 * self._last_s:.1f} ms" if self.inferred else ""
-        return f"{why}: {self.inferred} chunks were inferred{last}{before}"
+        return f"{why}: {self.requests.summary}{before}"
 
     @property
     def at_rest(self) -> bool:
@@ -122,10 +119,6 @@ class VelocityPolicyNode:
     def last_word(self) -> None:
         """End the inference process; the filter lands the craft."""
         self._inference.close()
-
-    def _on_task(self, message: Text, received_s: float) -> None:
-        if message.text != self._words:
-            self._words, self._wait = message.text, 0  # the next decision asks for a chunk that does it
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         due = self._due.decides(received_s)
@@ -148,7 +141,7 @@ class VelocityPolicyNode:
         """Velocity of this moment: of the climb, or of the plan."""
         if self._climb_s is None:
             return self._plan.at(received_s)
-        if self._inference.fault:
+        if self.requests.fault:
             return None  # the filter lands
         if message.position_m[2] >= self._takeoff_m:
             self._climb_s = None
@@ -165,14 +158,13 @@ class VelocityPolicyNode:
 
     def _decide_or_wait(self, message: Odometry, received_s: float) -> None:
         """Decide, or begin a flight, if there is all that a decision needs; what it lacks is reported."""
-        if self._inference.fault or not self._inference.ready:
+        if not self.requests.ready:
             return
-        if self._observer.reads_words and not self._words:
-            self._waits_for = "waits for the topic 'task': no instruction has been published"
+        self._waits_for = self._told.waits_for
+        if self._waits_for:
             return
-        self._waits_for = ""
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._words)
+            seen = self._observer.build(message, self._pictures.fresh(), self._told.followed())
         except DataError as error:
             if received_s >= self._settled_s:
                 self._faults.begin(str(error), self._bus.now())
@@ -189,7 +181,7 @@ class VelocityPolicyNode:
 
     def _begin_episode(self) -> None:
         """Forget what was seen; a craft that is being commanded stops in the air until the next chunk."""
-        self._episode, self._decision, self._wait = self._episode + 1, 0, 0
+        self.requests.begin_episode()
         self._history.reset()
         if self._flies and self._sent:
             self._plan.hover(self._bus.now())
@@ -199,11 +191,8 @@ class VelocityPolicyNode:
     def _decide(self, seen: Seen, received_s: float) -> None:
         """Add an observation, and request a chunk when it is time. Once per control period."""
         self._history.push(seen)
-        self._wait -= 1
-        if self._wait <= 0 and self._inference.request(self._history.stacked(), self._decision):
-            self._pending = received_s, self._bus.now(), self._episode
-            self._decision += 1
-            self._wait = self._bundle.execute
+        if self.requests.tick():
+            self.requests.request(self._history.stacked(), received_s)
 
     def _follow(self, message: Odometry, wanted: Float[ndarray, " 4"]) -> None:
         """Send thrust and body rates for a velocity."""
@@ -213,17 +202,12 @@ class VelocityPolicyNode:
         self._sent = True
 
     def _poll(self) -> None:
-        answer = self._inference.poll()
-        if self._inference.fault:
-            return self._faults.begin(self._inference.fault, self._bus.now())
-        if answer is None or self._pending is None:
+        answer = self.requests.poll()
+        if self.requests.fault:
+            return self._faults.begin(self.requests.fault, self._bus.now())
+        if answer is None or not self._enabled:
             return None
-        chunk, self._last_s = answer
-        self.took.add(self._last_s)
-        self.inferred += 1
-        (state_s, _, episode), self._pending = self._pending, None
-        if episode != self._episode or not self._enabled:
-            return None
+        chunk, state_s = answer
         if not np.isfinite(chunk).all():
             return self._faults.begin("the policy gave numbers that are not finite", self._bus.now())
         if self._bus.now() - state_s >= len(chunk) / self._bundle.env.control_hz:
@@ -232,12 +216,11 @@ class VelocityPolicyNode:
         return self._plan.take(np.clip(chunk, action.low, action.high), state_s)
 
     def _start(self) -> Answer:
-        if self._inference.fault:
-            return False, f"not started: {self._inference.fault}"
+        if self.requests.fault:
+            return False, f"not started: {self.requests.fault}"
         self._enabled = True
         self._begin_episode()
-        word = "deciding" if self._inference.ready else "starting: the policy is being loaded"
-        return True, word + self._filter.hint
+        return True, self.requests.start_word + self._filter.hint
 
     def _stop(self) -> Answer:
         self._enabled = False
@@ -248,16 +231,8 @@ class VelocityPolicyNode:
         self._begin_episode()
         self._pictures.forget()  # of another place or time
         self._settled_s = self._bus.now() + _SETTLE_S
-        return True, f"episode {self._episode}: what was seen is forgotten"
+        return True, f"episode {self.requests.episode}: what was seen is forgotten"
 
     def _report(self) -> None:
-        waits_s = 0.0 if self._pending is None else self._bus.now() - self._pending[1]
-        hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
-        does = "deciding" if self._enabled and self.ready else "loading the policy"
-        does = does if self._enabled else "stopped"
-        wrong = self._bad_frames or self._faults.present or self._waits_for
-        sentence = self._inference.fault or hangs or wrong or does
-        idle = not (self._enabled and self.ready)
-        level = 2 if self._inference.fault or hangs else 1 if wrong or idle else 0
-        values = {"inference_ms": f"{1e3 * self._last_s:.2f}", "chunks": str(self.inferred)}
-        self._own.tell(level, sentence, values)
+        wrong = self._bad_frames or self._faults.present or self._waits_for or self._told.remark()
+        self._own.tell(*self.requests.status(self._enabled, wrong))

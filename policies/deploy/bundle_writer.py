@@ -24,9 +24,9 @@ from policies.deploy.bundle import (
 from policies.deploy.export import ExportedGraph, export_policy, normalizer_statistics
 from policies.deploy.prefix_export import export_with_prefix
 from policies.registry import SavedPolicy
-from policies.told import unread_words
 from policies.tuned.privileged import check_measurable
 from policies.vla.packed import has_prefix
+from policies.vocabulary import unread_words, vocabulary_in
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import exchange, fsync_dir, write_json
 from robo_rl.core.flight.envelope import FlightEnvelope
@@ -135,7 +135,7 @@ def _check_instruction(policy: SavedPolicy, instruction: str | None) -> None:
             f"The policy reads no instruction, only {sorted(policy.obs_spec)}. Leave instruction= out."
         )
     to_bytes(instruction)
-    unread_words(instruction, policy.config())
+    unread_words(instruction, vocabulary_in(policy.config()))
 
 
 def _check_measured(measured: Mapping[str, Any] | None) -> None:

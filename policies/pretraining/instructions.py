@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from policies.vla.tokens import vocabulary_of, words_in
+from policies.vocabulary import vocabulary_of, words_in
 from robo_rl.core.shapes import Bool, Float, Int64
 
 

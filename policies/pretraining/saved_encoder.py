@@ -68,7 +68,8 @@ def start_encoders(encoder: ObsEncoder, saved: SavedEncoder, source: str) -> lis
             f"image.init={source} starts encoders of pictures, but the data hold none "
             f"({', '.join(encoder.spec)}). Leave it out."
         )
-    if changes := setting_changes(encoder.image, saved.image, FREE):
+    free = (*FREE, "keypoints") if encoder.image.pool == "mean" else FREE
+    if changes := setting_changes(encoder.image, saved.image, free):
         before, now = (words.replace(", ", ", image.") for words in change_words(changes))
         raise ConfigError(
             f"The encoder in {source} has image.{before}, but this training image.{now}. Give the settings "

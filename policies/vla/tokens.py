@@ -6,18 +6,17 @@ word is a run of letters and digits, in lower case, compared by its first 16 byt
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from policies.vocabulary import WORD_BYTES
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Int64, UInt8
 from robo_rl.core.text.instruction import MOST_BYTES
 
-WORD_BYTES = 16  # bytes of a word that are compared
 PADDING, UNKNOWN = 0, 1  # ids; known words follow
 
 
@@ -57,22 +56,6 @@ class WordTokens(nn.Module):
         known = same.any(-1)
         number = torch.where(known, same.long().argmax(-1) + 2, UNKNOWN)
         return torch.where(words[..., 0] != 0, number, PADDING)
-
-
-def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """The words of these instructions, sorted."""
-    return tuple(sorted({word for text in texts for word in words_in(text)}))
-
-
-def words_in(text: str) -> list[str]:
-    """Words of an instruction in lower case, as `spelled` separates them."""
-    return [word.decode() for word in re.findall(rb"[a-z0-9\x80-\xff]+", text.encode().lower())]
-
-
-def unknown_words(text: str, vocabulary: Iterable[str]) -> list[str]:
-    """Words of an instruction that `WordTokens` of this vocabulary does not know, in their order."""
-    known = {word.encode()[:WORD_BYTES] for word in vocabulary}
-    return [word for word in dict.fromkeys(words_in(text)) if word.encode()[:WORD_BYTES] not in known]
 
 
 def spelled(text: UInt8[Tensor, "b n"]) -> UInt8[Tensor, "b w 16"]:

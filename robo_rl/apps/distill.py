@@ -16,6 +16,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.privileged import check_measurable
 from policies.tuned.single_step import SingleStepPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
 from robo_rl.apps.tuning.inputs import keep_inputs, policy_fingerprint
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
@@ -31,7 +32,6 @@ from robo_rl.runs.loaded_policy import (
     trained_env_spec,
     trained_noise,
     unread_in,
-    unread_sentence,
 )
 from robo_rl.runs.next_step import after_distillation, winner
 from robo_rl.runs.progress import counting
@@ -151,7 +151,8 @@ def report(
         tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}
         print_tasks(tasks)
         results["tasks"] = tasks_json(tasks)
-    if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
+    own = config.env is None or env.spec.name == trained_env_spec(folder).name
+    if own and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", results)
     print(f"Policy: {run.policy}")

@@ -15,6 +15,7 @@ from policies.checkpoint import other_rate
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
@@ -32,7 +33,6 @@ from robo_rl.runs.loaded_policy import (
     open_policy,
     trained_env_spec,
     unread_in,
-    unread_sentence,
     worker_count,
 )
 from robo_rl.runs.next_step import after_evaluation, winner
@@ -173,7 +173,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     report = summary(config, name, first, results, latencies[0])
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
-    if (first.folder / POLICY_FILE).is_file() and plain(config):
+    if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
         keep_note(first.folder, report)
     if config.video:
         film(config, first, name)
@@ -321,10 +321,13 @@ def keep_note(folder: Path, note: dict[str, Any]) -> None:
         )
 
 
-def plain(config: EvaluateConfig) -> bool:
-    """True if the policy was run as it will be deployed; only then its success note is saved."""
+def plain(config: EvaluateConfig, trained: str) -> bool:
+    """True if the policy was run as it will be deployed; only then its success note is saved.
+
+    trained: environment that it was trained in.
+    """
     return (
-        config.env is None
+        config.env in (None, trained)
         and config.execute is None
         and config.ensemble is None
         and config.max_episode_steps is None

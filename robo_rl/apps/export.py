@@ -21,8 +21,6 @@ from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.success_note import read_success_note
 from sim.registry import envelope_in
 
-VISION = "pybullet/"  # environments of robo-rl vision, which have no name for other verbs
-
 
 def main(config: ExportConfig) -> int:
     """Export, and print the contents of the bundle."""
@@ -37,9 +35,6 @@ def main(config: ExportConfig) -> int:
     if bundle.prefix is not None:
         cameras = ", ".join(bundle.manifest["prefix"]["cameras"])
         print(f"        prefix of {cameras} and the instruction; head at {bundle.env.control_hz:g} Hz")
-    if bundle.env.name.startswith(VISION):
-        print("Next:   docs/vision.md   (robo-rl vision measures it; no other verb steps its environment)")
-        return 0
     if bundle.manifest["measured"] is None and bundle.env.simulated:
         folder, scale = find_policy(config.policy), 0 if noise == "zero" else 1
         noisy = takes_noise(load_policy(folder))

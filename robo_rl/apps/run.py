@@ -14,6 +14,7 @@ from policies.deploy.kept_prefix import times_text
 from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
 from policies.told import ToldPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -23,7 +24,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, with_instruction
 from robo_rl.core.text.missing_rate import missing_rate
-from robo_rl.runs.loaded_policy import unread_in, unread_sentence
+from robo_rl.runs.loaded_policy import unread_in
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from sim.registry import make_env

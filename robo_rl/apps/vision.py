@@ -6,7 +6,10 @@ from pathlib import Path
 
 import torch
 
+from policies.flight.policy import FlightPolicy
+from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.text.commands import command
 from robo_rl.flight.fly.table import print_table
 from robo_rl.flight.vision.report import write_outputs
 from robo_rl.flight.vision.runs import (
@@ -32,13 +35,22 @@ def main(config: VisionConfig) -> int:
     given = None if config.teacher is None else load_teacher(config, Path(config.out))
     with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
         teacher = given or load_teacher(config, run.path)
-        config = with_craft_of(config, teacher[1])
-        setup = vision_setup(config, teacher)
-        rows, trials = train_students(config, setup, run)
-        for row, trial in baseline_trials(config, setup, run):
-            rows.append(row)
-            trials[row.name] = trial
-        files = write_outputs(config, setup, run, rows, trials)
-        print_table(config, rows)
-        print(files)
+        try:
+            _with_students(config, teacher, run)
+        except KeyboardInterrupt as stop:
+            ending = f"no student is saved in {run.path}; the same command with resume=true trains them again"
+            raise KeyboardInterrupt(ending) from stop
     return 0
+
+
+def _with_students(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig], run: RunDir) -> None:
+    config = with_craft_of(config, teacher[1])
+    setup = vision_setup(config, teacher)
+    rows, trials = train_students(config, setup, run)
+    for row, trial in baseline_trials(config, setup, run):
+        rows.append(row)
+        trials[row.name] = trial
+    files = write_outputs(config, setup, run, rows, trials)
+    print_table(config, rows)
+    print(files)
+    print(f"Next:   {command('evaluate', policy=run.path, num_envs=10)}")

@@ -40,7 +40,7 @@ class FlightFilterNodeConfig(NodeConfig):
     state_hz: float = setting(100.0, "rate of odom [Hz]", at_least=1.0)
     level: str = one_of("motors", "rates", help="commands: four motor speeds, or thrust and body rates")
     hover: float = setting(0.5, "level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99)
-    craft: str = setting("cf2x_l2f", "level=motors: craft of the motor commands")
+    craft: str | None = setting(None, "level=motors: craft of the motor commands; none: the bundle's")
     ground_m: float | None = setting(
         None, "height of the ground in the task's frame; none: the floor of the fence"
     )
@@ -68,7 +68,11 @@ class SimRobotNodeConfig(NodeConfig):
         "rate of joint_states or odom [Hz]; none: the description's for an arm, 100 for a quadcopter",
         at_least=1.0,
     )
-    craft: str = setting("cf2x_l2f", "robot=sim_quad: which quadcopter")
+    bundle: str = setting("", "robot=sim_quad: bundle that flies it; empty: not known")
+    craft: str | None = setting(
+        None,
+        "robot=sim_quad: which quadcopter; none: the one that the bundle was trained with, else cf2x_l2f",
+    )
     level: str = one_of("motors", "rates", help="robot=sim_quad: command level of flight/safe")
     hover: float = setting(
         0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99
@@ -89,7 +93,8 @@ class SimRobotNodeConfig(NodeConfig):
     senses: str = one_of("rgb", "depth", "rgb+depth", help="what the cameras publish")
     image_size: int | None = setting(
         None,
-        "width and height of their pictures; none: the description's for a camera in it, else 84, seek 64",
+        "width and height of their pictures; none: the description's for a camera in it, else 84; seek: the "
+        "bundle's, else 64",
         at_least=8,
     )
     camera_hz: float = setting(20.0, "rate of these cameras", at_least=0.1)

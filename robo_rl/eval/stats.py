@@ -1,7 +1,7 @@
 """Success statistics: intervals of success rates and paired tests on shared seeds.
 
-Intervals and tests are SciPy's, except for grouped outcomes and training seeds; this module gives
-them the names and shapes that the package uses.
+Tests and intervals of returns are SciPy's, whose statistics are imported by the functions that need them: the
+import takes longer than most verbs need to refuse a wrong setting.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
-from scipy import stats
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Bool, Float
@@ -64,10 +64,9 @@ class SuccessRate:
         """Score interval (Wilson 1927), whose coverage holds near 0 and 1, where that of k +- 1.96 se does
         not.
         """
-        if self.effective_n is not None:
-            return _score_interval(self.rate, self.effective_n, confidence)
-        interval = stats.binomtest(self.k, self.n).proportion_ci(confidence, method="wilson")
-        return float(interval.low), float(interval.high)
+        return _score_interval(
+            self.rate, self.n if self.effective_n is None else self.effective_n, confidence
+        )
 
     def to_json(self) -> dict[str, Any]:
         worth = {} if self.effective_n is None else {"effective_n": round(self.effective_n, 1)}
@@ -97,10 +96,12 @@ def design_effect(outcomes: Bool[ndarray, "groups members"]) -> float:
 
 def _score_interval(rate: float, n: float, confidence: float) -> tuple[float, float]:
     """Wilson's interval of a rate, for any real n."""
-    z = float(stats.norm.ppf(0.5 + 0.5 * confidence))
+    z = NormalDist().inv_cdf(0.5 + 0.5 * confidence)
     half = z * math.sqrt(rate * (1.0 - rate) / n + z * z / (4.0 * n * n))
     centre, scale = rate + z * z / (2.0 * n), 1.0 + z * z / n
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+    low = (centre - half) / scale if rate > 0.0 else 0.0  # exactly, without rounding
+    high = (centre + half) / scale if rate < 1.0 else 1.0
+    return max(0.0, low), min(1.0, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,18 @@ def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
         )
     pairs = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
     only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
-    discordant = only_first + only_second
-    p_value = float(stats.binomtest(only_first, discordant, 0.5).pvalue) if discordant else 1.0
+    p_value = _two_sided_p(min(only_first, only_second), only_first + only_second)
     return PairedTest(
         pairs.count((True, True)), only_first, only_second, pairs.count((False, False)), p_value
     )
+
+
+def _two_sided_p(fewer: int, flips: int) -> float:
+    """Chance that `flips` of a fair coin differ at least as much as `fewer` of one side and the rest of the
+    other.
+    """
+    tail = sum(math.comb(flips, side) for side in range(fewer + 1))
+    return min(1.0, 2 * tail / (1 << flips))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +156,8 @@ def paired_return_test(first: Sequence[float], second: Sequence[float], rng: int
     Exact up to 13 seeds; from 9,999 random flips above. Fewer than six seeds cannot reach p < 0.05.
     Raises ConfigError if the numbers of seeds differ.
     """
+    from scipy import stats
+
     if len(first) != len(second):
         raise ConfigError(
             f"A paired test needs the same seeds for both policies, found {len(first)} and {len(second)} "
@@ -188,6 +198,8 @@ class MeanReturn:
         """Student's interval of the mean; None where the spread is unknown."""
         if self.sd is None or self.n < 2:
             return None
+        from scipy import stats
+
         half = float(stats.t.ppf(0.5 + 0.5 * confidence, self.n - 1)) * self.sd / math.sqrt(self.n)
         return self.value - half, self.value + half
 
@@ -242,6 +254,8 @@ def chance_of_less(first: Measure, second: Measure) -> float:
     For episodes that are not paired: Fisher's exact test of successes, Welch's t-test of returns (1947, "The
     generalization of Student's problem"). 1 where the spread of a mean is unknown.
     """
+    from scipy import stats
+
     first, second = alike(first, second)
     if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
         table = [[rate.k, rate.n - rate.k] for rate in (first, second)]
@@ -275,6 +289,8 @@ def mean_over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> 
     s is the standard deviation over seeds: episodes of one run do not show how runs differ. A bootstrap of
     few seeds is too narrow: with three it never leaves their range, and its 95 % interval covers 73 %.
     """
+    from scipy import stats
+
     _check_seeds(len(values))
     mean, n = float(np.mean(values)), len(values)
     half = float(stats.t.ppf(0.5 + 0.5 * confidence, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
@@ -314,6 +330,7 @@ def _check_seeds(count: int) -> None:
 
 def _bootstrap(strata: list[Float[ndarray, " seeds"]], trim: float, confidence: float, rng: int) -> Estimate:
     """Percentile bootstrap of a trimmed mean over the pooled strata, each resampled within itself."""
+    from scipy import stats
 
     def statistic(*samples: ndarray, axis: int = -1) -> ndarray:
         return np.asarray(stats.trim_mean(np.concatenate(samples, axis=axis), trim, axis=axis))

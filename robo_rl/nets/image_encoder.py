@@ -7,7 +7,7 @@ It has GroupNorm instead of BatchNorm, because the deployed weights are an expon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -50,13 +50,24 @@ def check_positions(
     shapes: Mapping[str, tuple[int, ...]], config: ImageEncoderConfig, prefix: str = "image."
 ) -> None:
     """Raise ConfigError for a new encoder that would not see its pictures: expected key points of a map of
-    one pixel do not depend on it. shapes: of the pictures, by their names for the message.
+    one pixel do not depend on it; and for key points of an encoder without any. shapes: of the pictures, by
+    their names for the message.
 
     Encoders that are loaded are not checked, so that policies saved before can still be read.
     """
+    if shapes and config.pool == "mean" and config.keypoints != ImageEncoderConfig().keypoints:
+        raise ConfigError(
+            f"{prefix}keypoints={config.keypoints} has no effect with {prefix}pool=mean. Leave it out."
+        )
     for name, shape in shapes.items():
         if config.pool == "softmax" and last_map(shape, config) == (1, 1):
             height, width = crop_of(shape, config)
+            if last_map(shape, replace(config, crop=1.0)) != (1, 1):
+                raise ConfigError(
+                    f"{prefix}crop={config.crop:g} leaves {width} x {height} pixels of {name}, of which "
+                    f"{prefix}widths={config.widths} leaves one, and {prefix}pool=softmax reads positions. "
+                    f"Give a larger {prefix}crop, up to 1."
+                )
             raise ConfigError(
                 f"{prefix}widths={config.widths} leaves one pixel of the {width} x {height} that a crop of "
                 f"{name} has, and {prefix}pool=softmax reads positions. Give fewer widths, larger pictures, "

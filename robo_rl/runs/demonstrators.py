@@ -15,6 +15,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.privileged import PrivilegedPolicy
 from policies.tuned.residual import ResidualPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.keyed_random import keyed_normal
@@ -26,7 +27,7 @@ from robo_rl.core.spec import ActionSpec, EnvSpec, sense_of
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in, unread_sentence
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in
 from sim.adapters.own_function import Function, OwnFunction, find_function
 from sim.registry import has_expert, make_expert, skilled
 from sim.vec.expert import Expert

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,8 @@ from policies.registry import SavedPolicy
 from policies.remote.address import is_remote, parse_address
 from policies.remote.policy import RemotePolicy
 from policies.saved_files import POLICY_FILE
-from policies.told import ToldPolicy, unread_words
+from policies.told import ToldPolicy
+from policies.vocabulary import unread_words, vocabulary_in
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.conditioning import memory_shape, sample_with_moment
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -194,15 +195,7 @@ def unread_in(folder: Path, env: str, instruction: str | None = None) -> list[st
     told = instruction or instruction_of(env)
     if told is None or not (folder / POLICY_FILE).is_file():
         return []
-    return unread_words(told, read_policy_json(folder)["config"])
-
-
-def unread_sentence(folder: Path, words: Sequence[str]) -> str:
-    """Sentence on such words; empty for none."""
-    if not words:
-        return ""
-    some = ", ".join(words)
-    return f"{folder} does not know these words of the instruction and reads them all alike: {some}."
+    return unread_words(told, vocabulary_in(read_policy_json(folder)["config"]))
 
 
 def trained_env_spec(folder: Path) -> EnvSpec:

@@ -12,9 +12,22 @@ from typing import Any
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 
 BACKENDS = ("egl", "osmesa", "glfw")  # in the order of preference
+# other words with which MuJoCo can be imported; the first ones import no OpenGL
+_IMPORTABLE = ("disable", "disabled", "off", "false", "0", "enable", "enabled", "on", "true", "1", "glx")
 _DEVICE_PLATFORM = 0x313F  # EGL_PLATFORM_DEVICE_EXT
 _MAX_DEVICES = 16
 _SMALL_PX2 = 256 * 256
+
+
+def check_gl_name() -> None:
+    """Raise ConfigError for a MUJOCO_GL that MuJoCo does not know, on which its import fails."""
+    asked = os.environ.get("MUJOCO_GL", "").lower().strip()
+    if asked and asked not in (*BACKENDS, *_IMPORTABLE):
+        raise _unknown(asked)
+
+
+def _unknown(asked: str) -> ConfigError:
+    return ConfigError(f"MUJOCO_GL is '{asked}'; expected one of {', '.join(BACKENDS)}, or leave it unset.")
 
 
 @cache
@@ -26,9 +39,7 @@ def backend() -> str:
     """
     if asked := os.environ.get("MUJOCO_GL", "").lower():
         if asked not in BACKENDS:
-            raise ConfigError(
-                f"MUJOCO_GL is '{asked}'; expected one of {', '.join(BACKENDS)}, or leave it unset."
-            )
+            raise _unknown(asked)
         return asked
     if _egl_works():
         return "egl"

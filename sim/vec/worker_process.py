@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.packages import OURS
 from robo_rl.core.plugins import PLUGINS
 from sim.vec.lane import MakeLane
 from sim.vec.worker_main import Connection, run_worker
@@ -71,7 +72,7 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
     # A fork server, not spawn: torch, NumPy and the simulator are imported once, and a worker starts in
     # milliseconds. Not fork: the parent may hold threads and a GPU.
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["sim.vec.worker_main", *getattr(make_lane, "preload", ())])
+    context.set_forkserver_preload(imported_once(make_lane))
     environ = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
     environ[PLUGINS] = os.environ.get(PLUGINS, "")  # also when unset: the fork server may hold an older value
     conn, theirs = context.Pipe()
@@ -88,6 +89,16 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
     with suppress(OSError):  # a worker that died at once is reported by the first wait
         reduction.send_handle(conn, worker.stacks, process.pid)
     return worker
+
+
+def imported_once(make_lane: MakeLane) -> list[str]:
+    """Modules that the fork server imports for all workers.
+
+    A user's module is left to the workers: an error in it would end the fork server.
+    """
+    own = getattr(make_lane, "__module__", None) or type(make_lane).__module__
+    builder = [own] if own.split(".")[0] in OURS else []
+    return ["sim.vec.worker_main", *getattr(make_lane, "preload", ()), *builder]
 
 
 def stop_workers(workers: Sequence[SimWorker]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import ReturnTest
 from robo_rl.rl.running import CollectedEpisode, RunningEpisodes
+from robo_rl.runs.loaded_policy import trained_env_spec
 from robo_rl.runs.next_step import after_tuning
 from tests.apps.conftest import collect_config, train_config
 
@@ -129,6 +132,27 @@ def test_a_head_is_compared_with_its_teacher_by_returns(
     assert (result["rate"], result["success"]) == (None, None)
     assert robo_rl(["runs", f"path={tmp_path / 'head'}"]) == 0
     assert "mean return" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("trained", [ENV, "gym/MountainCarContinuous-v0"])
+def test_a_head_measured_in_its_own_environment_keeps_a_note(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: str
+) -> None:
+    """Also where the command names that environment; not in another one."""
+    spec = trained_env_spec(base / "policy")
+    monkeypatch.setattr("robo_rl.apps.distill.trained_env_spec", lambda folder: replace(spec, name=trained))
+    small = ["steps=2", "rollout_steps=100", "rounds=0", "batch_size=4", "eval_episodes=2", "num_envs=2"]
+    out = tmp_path / "head"
+    assert robo_rl(["distill", f"teacher={base}", f"env={ENV}", f"out={out}", *small]) == 0
+    assert (out / "policy" / "evaluation.json").is_file() == (trained == ENV)
+
+
+def test_a_policy_evaluated_in_its_own_environment_keeps_a_note(base: Path, tmp_path: Path) -> None:
+    """Also where the command names that environment."""
+    run = tmp_path / "run"
+    shutil.copytree(base, run, ignore=shutil.ignore_patterns("evaluation.json"))
+    assert evaluate.main(EvaluateConfig(str(run), env=ENV, episodes=1, num_envs=1, num_workers=0)) == 0
+    assert (run / "policy" / "evaluation.json").is_file()
 
 
 def test_training_neither_logs_nor_misses_a_success(capsys: pytest.CaptureFixture[str]) -> None:

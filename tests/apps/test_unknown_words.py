@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from policies.checkpoint import save_policy
-from policies.told import unread_words, vocabulary_in
+from policies.vocabulary import unread_sentence, unread_words, vocabulary_in
 from robo_rl.apps import distill, evaluate, finetune
 from robo_rl.apps.tuning.check import unread_by_base
 from robo_rl.conf.distill import DistillVerb
@@ -19,7 +19,7 @@ from robo_rl.conf.schema import CollectConfig, EvaluateConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.timing import Latency
 from robo_rl.runs.demonstrators import make_demonstrator
-from robo_rl.runs.loaded_policy import unread_in, unread_sentence
+from robo_rl.runs.loaded_policy import unread_in
 from tests.policies.small_vla import SPEC, WORDS, sides_env, small_vla
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
@@ -86,5 +86,5 @@ def test_the_vocabulary_of_a_base_counts_and_bytes_have_none(config: dict[str, A
     for change in ({"tokens": "bytes"}, {"backbone": "/models/smolvlm"}):
         other = config | {"vla": config["vla"] | change}
         assert vocabulary_in(other) == []
-        assert unread_words("zzz", other) == []
-    assert unread_words("zzz", {"env": {}}) == []  # a policy that is no VLA
+    assert vocabulary_in({"env": {}}) == []  # a policy that is no VLA
+    assert unread_words("zzz", []) == []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.stats import (
@@ -60,6 +63,29 @@ def test_wilson_holds_the_rate_and_stays_in_the_unit_interval(kn: tuple[int, int
     low, high = SuccessRate(*kn).wilson()
     assert 0.0 <= low <= kn[0] / kn[1] + 1e-12
     assert kn[0] / kn[1] - 1e-12 <= high <= 1.0
+
+
+@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_intervals_and_paired_tests_are_scipys(kn: tuple[int, int]) -> None:
+    """Both are computed without SciPy, whose import is slow."""
+    k, n = kn
+    expected = stats.binomtest(k, n)
+    assert SuccessRate(k, n).wilson() == pytest.approx(
+        tuple(expected.proportion_ci(method="wilson")), abs=1e-12
+    )
+    outcomes = [True] * k + [False] * (n - k)
+    found = paired_test(outcomes, [not each for each in outcomes])
+    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+def test_success_statistics_load_no_scipy() -> None:
+    """Its import takes a quarter of the time in which `evaluate` and `finetune` refuse a wrong setting."""
+    code = (
+        "import sys; from robo_rl.eval.stats import SuccessRate, paired_test; "
+        "print(SuccessRate(57, 100), paired_test([True] * 6, [False] * 6).p_value, 'scipy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("] ")[1] == "0.03125 False\n"
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 0), (-1, 5), (6, 5)])

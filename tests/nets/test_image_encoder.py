@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def test_the_last_map_is_that_of_the_network(shape: tuple[int, ...], widths: lis
         check_positions({"image.view": shape}, config)
         return
     assert features[0].equal(features[1])
-    with pytest.raises(ConfigError, match=r"leaves one pixel .* of image\.view .* image\.pool=softmax"):
+    with pytest.raises(ConfigError, match=r"leaves.* of image\.view.* image\.pool=softmax reads"):
         check_positions({"image.view": shape}, config)
 
 
@@ -89,6 +90,23 @@ def test_every_picture_is_checked() -> None:
     check_positions(shapes, ImageEncoderConfig(pool="mean"))
     with pytest.raises(ConfigError, match="76 x 76"):
         check_positions(shapes, ImageEncoderConfig(widths=[4] * 6))
+
+
+@pytest.mark.parametrize("crop", [0.05, 0.12])
+def test_a_crop_that_leaves_one_pixel_is_named(crop: float) -> None:
+    """Fewer widths would not help: 0.05 of 24 pixels is one."""
+    config = ImageEncoderConfig(widths=[4, 8], crop=crop)
+    with pytest.raises(ConfigError, match=rf"image\.crop={crop:g} leaves . x . pixels .* larger image\.crop"):
+        check_positions({"image.view": (24, 24, 3)}, config)
+    check_positions({"image.view": (24, 24, 3)}, replace(config, crop=0.9))
+
+
+def test_key_points_without_softmax_are_refused() -> None:
+    """Where there are pictures; without any, no setting of the encoder has an effect."""
+    config = ImageEncoderConfig(pool="mean", keypoints=16)
+    with pytest.raises(ConfigError, match=r"image\.keypoints=16 has no effect with image\.pool=mean"):
+        check_positions({"image.view": (84, 84, 3)}, config)
+    check_positions({}, config)
 
 
 @pytest.mark.parametrize("widths", [[50], [40, 100], [17, 34]])

@@ -163,6 +163,11 @@ def _call(name: str, overrides: list[str], origin: Collection[str], typed: str) 
     except RoboRLError:
         refuse_changed(name, overrides, origin, config)
         raise
+    except RuntimeError:
+        from sim.render.gl import check_gl_name
+
+        check_gl_name()  # MuJoCo cannot be imported with an unknown one
+        raise
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] in OURS:
             raise

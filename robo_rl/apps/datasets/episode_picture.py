@@ -38,6 +38,11 @@ def episode_picture(episode: Episode, out: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    with matplotlib.rc_context({"text.parse_math": False}):  # a $ in the name of a joint is a letter
+        _draw(episode, out)
+
+
+def _draw(episode: Episode, out: Path) -> None:
     from matplotlib import pyplot as plt
 
     curves = _curves(episode)
@@ -55,7 +60,7 @@ def episode_picture(episode: Episode, out: Path) -> None:
         axes[-1, 0].set_xlabel("time [s]")
         label = {True: "success", False: "failure", None: "not labelled"}[episode.success]
         title = f"Episode {episode.number}: {episode.meta.task or 'no task'} ({label})"
-        figure.suptitle(title, parse_math=False)
+        figure.suptitle(title)
         data = BytesIO()
         figure.savefig(data, format="png", dpi=100)
         write_atomic(out, data.getvalue())

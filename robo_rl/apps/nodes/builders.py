@@ -155,12 +155,13 @@ def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
     from robo_rl.core.flight.envelope import CraftLimits
 
     lander: Lander = RatesLander(config.hover)
+    bundle, level = load_bundle(Path(config.bundle)), cast(Any, config.level)
     if config.level == "motors":
-        from robo_rl.apps.nodes.quads.craft_model import craft_model
+        from robo_rl.apps.nodes.quads.craft_model import bundle_craft, craft_model
         from sim.engines.quad.craft import load_craft
 
-        lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
-    bundle, level = load_bundle(Path(config.bundle)), cast(Any, config.level)
+        craft = load_craft(config.craft) if config.craft else bundle_craft(bundle)
+        lander = MotorsLander(craft_model(craft), 1.0 / config.command_hz)
     limits = CraftLimits(
         config.max_tilt_rad,
         config.max_rate_rad_s,
@@ -246,27 +247,32 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
 
 
 def _sim_quad(config: SimRobotNodeConfig, bus: Bus) -> Node:
-    """A simulated quadcopter, in the room of `drone/seek` with its front camera at scene=seek."""
+    """A simulated quadcopter, in the room of `drone/seek` with its front camera at scene=seek; craft and
+    pictures are those that the bundle was trained with.
+    """
     if config.cameras:
         raise ConfigError("robot=sim_quad has the camera front at scene=seek; leave out cameras=.")
     from hardware.nodes.sim_robot import SimQuadNode
     from hardware.quads.link import LINK_HZ
+    from policies.deploy.bundle import load_bundle
+    from robo_rl.apps.nodes.quads.craft_model import bundle_craft
     from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad
     from sim.engines.quad.craft import load_craft
     from sim.flight.robot import QuadBody
 
-    body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
+    bundle = load_bundle(Path(config.bundle)) if config.bundle else None
+    craft = load_craft(config.craft) if config.craft else bundle_craft(bundle)
+    body = QuadBody(craft, level=config.level, hover=config.hover)
     quad = SimulatedQuad(body)
     if config.scene == "seek":
         from hardware.nodes.sim_cameras import SimCameras
-        from robo_rl.apps.nodes.quads.seek_cell import CAMERA, FrontCamera
-        from sim.flight.seek.body import PICTURE_PX as SEEN_PX
+        from robo_rl.apps.nodes.quads.seek_cell import CAMERA, FrontCamera, seen_px
         from sim.flight.seek.body import SeekRoom
 
         room = SeekRoom(body, config.seed, at_rest=True)
         quad.reset = partial(_reset_room, bus, room)
         print(f"{bus.name}: {_balls_in(room)}", flush=True)
-        camera = FrontCamera(room, config.image_size or SEEN_PX)
+        camera = FrontCamera(room, config.image_size or seen_px(bundle))
         SimCameras(bus, {CAMERA: camera}, "rgb", config.camera_hz)
     return SimQuadNode(bus, quad, config.state_hz or LINK_HZ)
 

@@ -20,7 +20,7 @@ from hardware.driver import ARMS, check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from hardware.teleop.registry import check_device
 from robo_rl.apps.nodes.node_table import node_settings
-from robo_rl.apps.nodes.preflight_goal import check_goals
+from robo_rl.apps.nodes.preflight_goal import check_goals, check_words
 from robo_rl.apps.nodes.preflight_pictures import check_pictures, check_scene
 from robo_rl.apps.nodes.robot_builders import arm_settings, read_settings
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -56,7 +56,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
         flown |= {given.bundle: given} if node == "flight_filter" else {}
     check_scene(nodes)
     _check_bundles(bundles, robots, flown, links)
-    return [*check_goals(nodes), *check_pictures(nodes)] if bundles else []
+    return [*check_goals(nodes), *check_words(nodes), *check_pictures(nodes)] if bundles else []
 
 
 def _driver_link(name: str, settings: Mapping[str, Any], given: Any) -> set[QuadLink]:

@@ -1,5 +1,5 @@
-"""Check that each bundle receives its goal, in the size of its observation; a policy without its goal sends
-no commands.
+"""Check that each bundle receives its goal, in the size of its observation, and knows the words that it is
+told; a policy without its goal, or that knows no word, sends no commands.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from policies.vocabulary import unread_sentence, unread_words, vocabulary_at
+
 # Size of the goal that `robo-rl run` publishes, and its description for messages.
 SIM_GOAL, SIM_TASK = 3, "the task of robot=sim_arm, a point in m,"
 BUNDLE_NODES = ("arm_policy", "action_head")  # nodes that give an arm's bundle its goal
+TOLD_NODES = ("arm_policy", "quad_policy")  # nodes that give a bundle its instruction
 
 
 def check_goals(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
@@ -35,3 +38,16 @@ def check_goals(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
                 f"the bundle needs {', '.join(names)} from the topic 'goal', which none of these nodes "
                 f"publishes: it waits until another program does, or give goal=[{','.join(names)}] here."
             )
+
+
+def check_words(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
+    """Yield a remark for each bundle that does not know words of the instruction that a node publishes.
+
+    nodes: (node, its settings). Raises ConfigError for an instruction of which a bundle knows no word.
+    """
+    told = [given.words for node, given in nodes if node == "task" and given.words]
+    for folder in sorted({given.bundle for node, given in nodes if node in TOLD_NODES and given.bundle}):
+        known = vocabulary_at(Path(folder))
+        for words in told:
+            if said := unread_sentence(folder, unread_words(words, known)):
+                yield said

@@ -19,9 +19,13 @@ _BUNDLE_NODES = ("arm_policy", "action_head", "quad_policy")  # nodes that give 
 
 
 def check_scene(nodes: Sequence[tuple[str, Any]]) -> None:
-    """Raise ConfigError for a camera that the scene of the simulated arm does not have."""
+    """Raise ConfigError for a camera that the scene of the simulated arm does not have, and for the bundle of
+    a simulated arm, which would have no effect.
+    """
     for given in (given for node, given in nodes if node == "sim_robot"):
         flies = given.robot == "sim_quad"
+        if given.bundle and not flies:
+            raise ConfigError("bundle= of sim_robot is for robot=sim_quad; leave it out.")
         scenes = ("empty", "seek") if flies else tuple(SCENES)
         if given.scene not in (*scenes, "reach"):  # reach is the default
             raise ConfigError(

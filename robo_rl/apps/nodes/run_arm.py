@@ -107,7 +107,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         stopped=lambda: safety.filter.reason if safety.filter.phase is not Phase.ARMED else None,
         counts=safety.filter.counts,
         timing=lambda: head.head.timing,
-        figures=lambda: loop_figures(head.head.timing, None if policy is None else policy.took),
+        figures=lambda: loop_figures(head.head.timing, None if policy is None else policy.requests.took),
         next=f"{command('up arm_sim', bundle=bundle.folder)}   (the same nodes as processes on a bus)",
         episode_s=judge.task.max_steps / CONTROL_HZ,
     )

@@ -18,7 +18,7 @@ from policies.training.wordings import RewordedWindows, varies
 from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
-from policies.vla.tokens import vocabulary_of
+from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.embodiments import (
     check_one_process,
     embodiment_sentences,
@@ -34,7 +34,8 @@ from robo_rl.apps.training.train_ranks import (
     follow,
     launch_training,
 )
-from robo_rl.conf.train import StartedImageConfig, TrainConfig
+from robo_rl.apps.training.unused_settings import unused_by_training
+from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
@@ -118,12 +119,11 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         keep_data(run, data, resume=config.resume)
         spatial = isinstance(config.policy, VlaConfig) and config.policy.spatial > 0.0
         robots = embodiment_sentences(out, data, spatial=spatial)
-        for said in filter(None, (*data.sentences(), data.told_sentence(), *robots)):
+        unused = unused_by_training(config, data.spec) if initial is None else ()
+        for said in filter(None, (*data.sentences(), data.told_sentence(), *robots, *unused)):
             print(said)
         if len(source) < data.frames:
             print(data.human_sentence())
-        if initial is None and config.image != StartedImageConfig() and not data.has_pictures:
-            print("The data have no pictures, so image.* has no effect.")
         if initial is not None:
             shape = f"obs_steps={config.obs_steps}, chunk={config.chunk}, execute={config.execute}"
             print(f"{config.init} is trained further, with its {shape}.")

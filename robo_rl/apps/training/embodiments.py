@@ -12,7 +12,7 @@ from policies.checkpoint import save_policy
 from policies.training.joint import JointVla, joint_policy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
-from policies.vla.tokens import vocabulary_of
+from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.train_data import TrainData, difference, unlabelled_sentence
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError

@@ -9,7 +9,7 @@ import torch
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import check_compatible, load_to_train
 from policies.vla.policy import VlaPolicy
-from policies.vla.tokens import vocabulary_of
+from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.train_data import TrainData, check_targets, unlabelled_sentence
 from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError

@@ -13,11 +13,12 @@ from policies.pretraining.instructions import VideoInstructions
 from policies.pretraining.saved_encoder import save_encoder
 from policies.pretraining.trainer import VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
-from policies.vla.tokens import words_in
+from policies.vocabulary import words_in
 from robo_rl.apps.training.base_run import keep_data
 from robo_rl.apps.training.train_data import TrainData, check_images, dataset_paths, selected_episodes
-from robo_rl.conf.train import PretrainConfig
-from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.apps.training.unused_settings import unused_by_pretraining
+from robo_rl.conf.train import PretrainConfig, TrainConfig
+from robo_rl.core.errors import ConfigError, DataError, RoboRLError
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings, free_keys
@@ -50,7 +51,7 @@ def pretrain(config: PretrainConfig) -> RunDir:
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
         keep_data(run, data, resume=config.resume)
-        for said in data.sentences():
+        for said in (*data.sentences(), *unused_by_pretraining(config)):
             print(said)
         shown = ("video/loss", "video/value")
         with resumable(
@@ -167,6 +168,18 @@ def how_to_be_faster(config: PretrainConfig, device: torch.device) -> str:
         f"An update is shorter with a smaller batch_size (now {config.batch_size}); there are fewer with a "
         f"smaller steps (now {config.steps}){gpu}."
     )
+
+
+def trainable(data: str) -> bool:
+    """False for datasets from which `robo-rl train` learns no policy: those that it refuses, as of several
+    robots or of failed episodes alone, and videos, whose actions are all the same.
+    """
+    try:
+        episodes = TrainData.select(data, TrainConfig().learn_from).episodes
+    except RoboRLError:
+        return False
+    first = episodes[0].action[:1]
+    return any(bool((episode.action != first).any()) for episode in episodes)
 
 
 def pretrain_note(config: PretrainConfig, data: TrainData) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from policies.registry import SavedPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.auto.verb import check_auto
 from robo_rl.apps.tuning.compose import check_interventions
 from robo_rl.apps.tuning.encoders.pictures import (
@@ -34,7 +35,7 @@ from robo_rl.rl.demos import chosen_episodes
 from robo_rl.rl.loop import check_steps_left
 from robo_rl.rl.mix import used_fractions
 from robo_rl.runs.device import pick_device, run_device
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, unread_in, unread_sentence
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, unread_in
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import same_task
 

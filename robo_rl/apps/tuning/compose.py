@@ -110,6 +110,8 @@ def build_session(
     check_together(method, action_map, base)
     acting = stored_base(method, base, env.spec.name)
     pictures, hidden = learned_pictures(method, base, device), true_state(method, env.spec, demos, device)
+    if pictures is not None and pictures.sentence:
+        say(pictures.sentence)
     if hidden is not None:
         features = hidden.dim
     else:

@@ -71,12 +71,18 @@ def start_run(config: FlyConfig) -> RunDir:
 
 def train_inside(config: FlyConfig, *, resume: bool) -> None:
     """`train_run` as a part of another verb's run. resume: continue an unfinished training, and keep a
-    finished one.
+    finished one. Raises KeyboardInterrupt, with a sentence on how to continue, after Ctrl-C or SIGTERM.
     """
     run = RunDir(Path(config.out))
     if resume and (run.policy / POLICY_FILE).is_file():
         return
-    train_run(replace(config, resume=resume and (run.path / "run.json").is_file()))
+    try:
+        train_run(replace(config, resume=resume and (run.path / "run.json").is_file()))
+    except KeyboardInterrupt as stop:
+        if run.latest() is not None:
+            raise
+        ending = f"nothing was saved yet in {run.path}; the same command with resume=true starts it again"
+        raise KeyboardInterrupt(ending) from stop
 
 
 def train_run(config: FlyConfig) -> tuple[list[FlyRow], dict[str, Trial]]:

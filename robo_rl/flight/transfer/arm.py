@@ -11,6 +11,7 @@ from rich.table import Table
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.vocabulary import unread_sentence
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
@@ -20,7 +21,7 @@ from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.eval.video import record_episodes
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in, unread_sentence
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in
 from robo_rl.runs.progress import progress
 from sim.engines.table import ENGINES
 from sim.registry import make_env, option_of, with_option

@@ -24,6 +24,7 @@ from sim.engines.bullet.floor_view import FloorCamera
 from sim.engines.own_file import path_of
 from sim.engines.quad.craft import load_craft
 from sim.flight.bullet.vision import VisionFlights
+from sim.flight.bullet.vision_lane import VisionLanes
 from sim.flight.trial import Pilot, Trial, fly, policy_pilot
 from sim.tasks.flight.hover import HoverTask
 
@@ -66,17 +67,22 @@ def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
 def vision_setup(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> VisionSetup:
     """Aircraft, task, teacher and camera from the settings."""
     policy, given = teacher
-    task = replace(HoverTask(), start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s)
-    if config.eval_s is not None:
-        task = replace(task, max_steps=round(config.eval_s / task.dt_s))
+    usual = HoverTask()
+    lanes = VisionLanes(
+        config.task,
+        max_episode_steps=usual.max_steps if config.eval_s is None else round(config.eval_s / usual.dt_s),
+        craft=given.craft, history=given.history, px=config.px, camera_hz=config.camera_hz,
+        start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s,
+    )  # fmt: skip
     return VisionSetup(
         load_craft(given.craft),
-        task,
+        lanes.hover,
         policy,
         given.history,
         AirEffects(),
         FloorCamera(config.px),
         config.camera_hz,
+        lanes.name,
     )
 
 

@@ -40,6 +40,7 @@ class VisionSetup:
     scene: AirEffects
     eye: FloorCamera
     camera_hz: float
+    env: str  # name of the environment of these flights
 
     def flights(self, num: int, seed: int) -> VisionFlights:
         return VisionFlights(
@@ -48,7 +49,7 @@ class VisionSetup:
 
     def student(self) -> VisionPolicy:
         period_s = 1.0 / self.camera_hz
-        spec = vision_spec(self.task, self.history, self.eye, self.camera_hz)
+        spec = vision_spec(self.task, self.history, self.eye, self.camera_hz, self.env)
         return VisionPolicy(spec, self.teacher, period_s, APART * period_s)
 
 

@@ -171,8 +171,8 @@ def steps_per_picture(camera_hz: float, dt_s: float) -> int:
     return steps
 
 
-def vision_spec(task: HoverTask, history: int, eye: FloorCamera, camera_hz: float) -> EnvSpec:
-    """Contract of a policy that flies with this camera."""
+def vision_spec(task: HoverTask, history: int, eye: FloorCamera, camera_hz: float, name: str) -> EnvSpec:
+    """Contract of a policy that flies with this camera. name: of the environment."""
     apart_ms = 1000.0 * APART / camera_hz
     image = ArraySpec(
         (eye.px, eye.px, FRAMES),
@@ -186,6 +186,4 @@ def vision_spec(task: HoverTask, history: int, eye: FloorCamera, camera_hz: floa
     )
     state = ArraySpec((6 + 4 * history + 3 * FRAMES + 4,), unit=unit)
     action = ActionSpec((-1.0,) * 4, (1.0,) * 4, "motor command: -1 stopped, 1 full speed")
-    return EnvSpec(
-        "pybullet/vision_hover", {"image.down": image, "state": state}, action, task.max_steps, 1 / task.dt_s
-    )
+    return EnvSpec(name, {"image.down": image, "state": state}, action, task.max_steps, 1 / task.dt_s)

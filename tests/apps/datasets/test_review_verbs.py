@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,16 @@ def test_list_says_what_is_recorded_now_and_what_was_interrupted(
     )
     shutil.rmtree(path / "staging")
     assert "staging" not in listed()
+
+
+def test_a_dollar_in_a_name_is_a_letter(tmp_path: Path) -> None:
+    """Two of them made matplotlib read a formula, and `$\\no$` ended the command with a traceback."""
+    env = replace(STATE_ENV, action=replace(STATE_ENV.action, unit=r"rad: $\no$, $x$"))
+    writer = DatasetWriter.create(tmp_path / "set", env, min_free_bytes=0)
+    with closing(writer), writer.episode(task=r"press $\no$", seed=0) as episode:
+        add_frames(episode, 0, 4, env)
+        episode.commit(success=True)
+    assert main(["data", "show", f"path={tmp_path / 'set'}", f"out={tmp_path / 'a.png'}"]) == 0
 
 
 def test_show_writes_text_a_picture_and_a_video(
@@ -154,6 +166,33 @@ def test_a_replay_in_the_simulator_repeats_the_episode(
     assert "largest difference 0 " in said
     assert main(["data", "replay", f"path={path}", "seed=12345"]) == 1
     assert main(["data", "replay", f"path={path}", "env=nonsense"]) == 2
+
+
+@pytest.mark.parametrize("quality", [95, 60])
+def test_an_exact_replay_of_compressed_pictures_differs_in_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], quality: int
+) -> None:
+    """The loss of JPEG, up to three fifths of the range here, was reported as a difference of the replay."""
+    from sim.registry import make_env
+
+    path, rng = tmp_path / "set", np.random.default_rng(0)
+    with closing(make_env("drone/seek", 1)) as env:
+        keys = env.spec.obs
+        writer = DatasetWriter.create(
+            path, env.spec, image_codec="jpeg", jpeg_quality=quality, stamps=(), min_free_bytes=0
+        )
+        obs = env.reset(iter([5] * 10))
+        with writer.episode(seed=5) as episode:
+            for _ in range(6):
+                action = rng.uniform(-0.5, 0.5, 4).astype(np.float32)
+                episode.add({key: obs[key][0].numpy() for key in keys}, action)
+                obs = env.step(torch.from_numpy(action[None]))[0]
+            episode.commit(success=False, final_obs={key: obs[key][0].numpy() for key in keys})
+        writer.close()
+    assert main(["data", "replay", f"path={path}"]) == 0
+    assert "image.front              largest difference 0 " in capsys.readouterr().out
+    assert main(["data", "replay", f"path={path}", "seed=12345"]) == 1
+    assert re.search(r"image\.front .*differs", capsys.readouterr().out)
 
 
 def test_the_largest_difference_is_found(dataset: Path) -> None:

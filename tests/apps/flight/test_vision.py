@@ -45,7 +45,16 @@ def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.C
     assert manifest["rates_hz"] == {"image.down": 25.0, "state": 100.0}
     for name in ("flight.png", "flight.mp4", "bundle/policy.onnx"):
         assert (out / name).stat().st_size > 0
-    assert "without camera" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "without camera" in said
+    assert f"Next:   robo-rl evaluate policy={out} num_envs=10\n" in said
+    assert main(["evaluate", f"policy={out}", "episodes=2", "num_envs=2"]) == 0
+    assert "policy on pybullet/vision_hover:max_episode_steps=12,px=16" in capsys.readouterr().out
+    assert main(["run", f"bundle={out / 'bundle'}", "episodes=1"]) == 0
+    film = out / "view.mp4"
+    env = "env=pybullet/vision_hover:max_episode_steps=12,px=16"
+    assert main(["view", env, f"policy={out / 'bundle'}", f"out={film}"]) == 0
+    assert film.stat().st_size > 0
     policy, settings = load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
     assert settings.integral is False
     assert policy.obs_spec["state"].shape == (18 + 32,)
@@ -55,8 +64,12 @@ def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.C
         load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
 
 
-def test_a_stopped_vision_continues_its_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same command with resume=true, as the stopped training says."""
+def test_a_stopped_vision_continues_its_teacher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the same command with resume=true, as it says, also before the first checkpoint: without it the
+    command is refused then.
+    """
     asked: list[bool] = []
 
     def train(config: FlyConfig) -> None:
@@ -67,8 +80,30 @@ def test_a_stopped_vision_continues_its_teacher(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("robo_rl.flight.fly.runs.train_run", train)
     words = ["vision", *SMALL, f"out={tmp_path / 'vision'}"]
-    assert [main(words), main([*words, "resume=true"])] == [130, 130]
+    assert [main(words), main(words), main([*words, "resume=true"])] == [130, 2, 130]
     assert asked == [False, True]
+    said = capsys.readouterr().err
+    assert (
+        said.count("nothing was saved yet in") == said.count("the same command with resume=true starts") == 2
+    )
+
+
+@pytest.mark.long
+def test_vision_stopped_at_its_students_trains_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The finished teacher is kept. Ctrl-C said only that what was committed is kept."""
+    words = ["vision", *SMALL, "video=false", f"out={tmp_path / 'vision'}"]
+    with monkeypatch.context() as patched:
+        patched.setattr("robo_rl.flight.vision.runs.train", _interrupted)
+        assert main(words) == 130
+    assert "the same command with resume=true trains them again." in capsys.readouterr().err
+    assert main([*words, "resume=true"]) == 0
+    assert (tmp_path / "vision" / "bundle" / "policy.onnx").is_file()
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_craft_is_that_of_the_teacher() -> None:

@@ -23,10 +23,12 @@ from hardware.bus.dds.cdr import ros_types
 from hardware.recording.bag_reader import Bag
 from hardware.topics import CHUNK, SAFE, image_topic
 from policies.deploy.bundle import MANIFEST, OWN_SUM, Bundle, sha256_of_manifest
+from policies.vocabulary import unread_sentence
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.nodes.node_sets import load_set, set_names
 from robo_rl.apps.nodes.node_table import NODES, node_settings
 from robo_rl.apps.nodes.preflight import check
+from robo_rl.apps.nodes.preflight_goal import check_words
 from robo_rl.apps.nodes.supervise import namespace_lock
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
@@ -439,6 +441,21 @@ def test_network_is_a_setting_of_nodes_on_rclpy(capsys: pytest.CaptureFixture[st
     """Nodes without ROS take an interface, which has a name."""
     assert main(["up", "arm_sim", "bus=dds", "network=lan"]) == ConfigError.exit_code
     assert "ROBO_RL_INTERFACE=eth0" in capsys.readouterr().err
+
+
+def test_an_instruction_is_compared_with_the_words_of_the_bundle(tmp_path: Path) -> None:
+    """Before a node starts, as other verbs do."""
+    config = {"vla": {"tokens": "words"}, "vocabulary": ["drawer", "the"]}
+    (tmp_path / "policy.json").write_text(json.dumps({"config": config}))
+    policy = ("arm_policy", node_settings("arm_policy", [f"bundle={tmp_path}", "robot=sim_arm"]))
+
+    def said(words: str) -> list[str]:
+        return list(check_words([policy, ("task", node_settings("task", [f"words={words}"]))]))
+
+    assert said("the drawer") == said("") == []
+    assert said("close the drawer") == [unread_sentence(tmp_path, ["close"])]
+    with pytest.raises(ConfigError, match="knows no word of the instruction 'wave hello'"):
+        said("wave hello")
 
 
 def test_an_instruction_alone_starts_the_task_node() -> None:

@@ -14,7 +14,8 @@ from policies.pretraining.saved_encoder import load_encoder
 from policies.vla.config import VlaConfig
 from robo_rl.apps import pretrain, train
 from robo_rl.apps.cli.config import load_config
-from robo_rl.apps.training.video import video_data, video_frames
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.training.video import trainable, video_data, video_frames
 from robo_rl.conf.train import PretrainConfig, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError, RoboRLError
 from robo_rl.core.spec import ArraySpec, EnvSpec
@@ -63,13 +64,27 @@ def test_a_run_learns_from_every_episode_and_names_the_next_command(
     run = tmp_path / "video"
     assert pretrain.main(pretrain_config(data, run, steps=1)) == 0
     same = "image.features=6 image.keypoints=3 image.widths=[4,8]"
-    assert f"image.init={run} {same}\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"image.init={run} {same}\n" in said
+    assert "train data=<demonstrations with the same kind of pictures> out=" in said, "it has no actions"
     assert PastRun.read(run).done
     with pytest.raises(CheckpointError, match="makes a picture encoder and no policy"):
         find_policy(run)
     note = load_encoder(run / "encoder").train
     assert note["data"] == {"path": str(data), "episodes": 3, "frames": 36}
     assert len(lines(run)) == 1
+
+
+def test_data_that_train_learns_from_is_known(data: Path, tmp_path: Path) -> None:
+    """`Next:` named every dataset: also videos, whose actions are all 0, and those that `train` refuses."""
+    assert not trainable(str(data))
+    taught = record(tmp_path / "taught", [12, 8])
+    assert trainable(str(taught))
+    assert not trainable(f"[{taught},{data}]"), "other actions"
+    failed = record(tmp_path / "failed", [12, 8])
+    for number in (0, 1):
+        assert main(["data", "edit", f"path={failed}", f"relabel=[{number}]", "success=false"]) == 0
+    assert not trainable(str(failed)), "no episode that did not fail"
 
 
 def test_killed_and_resumed_gives_the_same_encoder_and_curve(

@@ -64,7 +64,11 @@ def test_a_new_head_is_one_euler_step_of_its_teacher(experts: list[list[int]]) -
 
 @pytest.mark.parametrize(
     ("consistency", "experts"),
-    [(0.0, []), pytest.param(0.5, [], marks=pytest.mark.slow), (0.0, [[1], [0]])],
+    [
+        (0.0, []),
+        pytest.param(0.5, [], marks=pytest.mark.slow),
+        pytest.param(0.0, [[1], [0]], marks=pytest.mark.long),
+    ],
 )
 def test_the_head_approaches_the_teacher_and_keeps_its_prefix(
     consistency: float, experts: list[list[int]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.messages import Floats, JointState, Text
 from hardware.nodes.arm_policy import ArmPolicyNode
+from hardware.topics import POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_text
@@ -45,8 +47,10 @@ class Asked:
         pass
 
 
-def bundle(instruction: str | None = None, chunk: int = 16, graphs: int = 1) -> Bundle:
-    """Contract of a policy that reads words. No file of it is opened here."""
+def bundle(
+    instruction: str | None = None, chunk: int = 16, graphs: int = 1, folder: Path = Path("bundle")
+) -> Bundle:
+    """Contract of a policy that reads words. folder: with the words that it knows, if it is there."""
     env = arm_env(instruction=INSTRUCTION_SPEC)
     files = ["policy.onnx", "refine.onnx"][:graphs]
     manifest = {
@@ -54,26 +58,31 @@ def bundle(instruction: str | None = None, chunk: int = 16, graphs: int = 1) -> 
         "graphs": [{"file": file} for file in files],
         "rates_hz": {"state": 50.0, INSTRUCTION: 50.0},
     }
-    folder = Path("bundle")
     return Bundle(folder, manifest, env, 1, chunk, 8, "zero", None, folder / "prefix.onnx", instruction)
 
 
-def run(made: Bundle, script: list[tuple[float, str, Any]]) -> tuple[Asked, list[str]]:
-    """The requests in one second, and what the node said. The state and the goal arrive all the time."""
+def run(
+    made: Bundle, script: list[tuple[float, str, Any]], seconds: float = 1.0
+) -> tuple[Asked, list[str], list[tuple[int, str]]]:
+    """The requests, what the node said, and levels and sentences of its status. The state and the goal arrive
+    all the time.
+    """
     bus, said = ScriptedBus(), list[str]()
     inference = Asked(bus)
     ArmPolicyNode(bus, made, arm(), inference, True, said.append)
     zero = np.zeros(len(NAMES))
-    states = [(0.02 * i, "joint_states", JointState(1e9 + 0.02 * i, NAMES, zero, zero)) for i in range(50)]
+    count = round(50 * seconds)
+    states = [(0.02 * i, "joint_states", JointState(1e9 + 0.02 * i, NAMES, zero, zero)) for i in range(count)]
     goal = (0.0, "goal", Floats(np.zeros(1)))
     bus.script = sorted([goal, *states, *script], key=lambda row: row[0])
-    bus.spin(lambda: bus.now_s > 1.0)
-    return inference, said
+    bus.spin(lambda: bus.now_s > seconds)
+    status = [message.status[0] for message in bus.sent[POLICY_STATUS.name]]
+    return inference, said, [(each.level, each.message) for each in status]
 
 
 def test_the_newest_words_are_followed_at_once() -> None:
     """A new instruction is asked for at the next control period, not after the running chunk."""
-    asked, _ = run(bundle("open the drawer"), [(0.5, "task", Text("close the drawer"))])
+    asked, _, _ = run(bundle("open the drawer"), [(0.5, "task", Text("close the drawer"))])
     first = asked.words.index("close the drawer")
     assert set(asked.words[:first]) == {"open the drawer"}
     assert set(asked.words[first:]) == {"close the drawer"}
@@ -82,18 +91,56 @@ def test_the_newest_words_are_followed_at_once() -> None:
 
 def test_without_words_the_policy_waits() -> None:
     """No chunk, so the head holds the arm."""
-    asked, _ = run(bundle(), [])
+    asked, _, _ = run(bundle(), [])
     assert asked.words == []
-    asked, _ = run(bundle(), [(0.5, "task", Text("open the drawer"))])
+    asked, _, _ = run(bundle(), [(0.5, "task", Text("open the drawer"))])
     assert set(asked.words) == {"open the drawer"}
 
 
 @pytest.mark.parametrize("text", ["open\tit", "x" * 10_000, " "])
 def test_words_that_are_no_instruction_stop_the_policy(text: str) -> None:
     """Also where the bundle has its own: the robot does not go on with what nobody asked for."""
-    asked, said = run(bundle("open the drawer"), [(0.1, "task", Text(text))])
+    asked, said, _ = run(bundle("open the drawer"), [(0.1, "task", Text(text))])
     assert 0 < len(asked.words) <= 2
     assert any("The topic 'task' cannot be followed" in line for line in said)
+
+
+@pytest.fixture
+def knows(tmp_path: Path) -> Path:
+    """Files of a bundle whose policy knows four words; the configuration is that of a base."""
+    config = {"vla": {"tokens": "words"}, "vocabulary": ["close", "drawer", "open", "the"]}
+    (tmp_path / "policy.json").write_text(json.dumps({"config": {"base": {"config": config}}}))
+    return tmp_path
+
+
+UNREAD = "the policy does not know these words of the instruction and reads them all alike: fridge"
+
+
+def test_words_that_the_policy_does_not_know_are_named_once(knows: Path) -> None:
+    """In the log and, as long as they are told, in the status; the policy follows the other words."""
+    made = bundle("open the drawer", folder=knows)
+    words = [(0.6, "task", Text("open the fridge")), (1.2, "task", Text("open the fridge"))]
+    asked, said, status = run(made, [*words, (2.1, "task", Text("close the drawer"))], 5.0)
+    assert set(asked.words) == {"open the drawer", "open the fridge", "close the drawer"}
+    assert [line for line in said if "fridge" in line and "over" not in line] == [f"test: {UNREAD}"]
+    assert status[0] == status[-1] == (0, "inferring")
+    assert status[1:4] == [(1, UNREAD)] * 3
+    own = run(bundle("open the fridge", folder=knows), [])
+    assert own[1] == [f"test: {UNREAD}"], "the bundle's own instruction"
+
+
+def test_an_instruction_without_a_known_word_is_not_followed(knows: Path) -> None:
+    """The verbs of the workstation refuse it: every such instruction is the same to the policy."""
+    asked, said, status = run(bundle(folder=knows), [(0.1, "task", Text("wave hello")), *GOES_ON])
+    assert set(asked.words) == {"open it"}
+    assert min(asked.times_s) == pytest.approx(0.7, abs=0.0201)
+    fault = "The topic 'task' cannot be followed: The policy knows no word of the instruction 'wave hello'"
+    assert [line for line in said if fault in line and "over" not in line] == [said[0]]
+    assert status[0][0] == 1
+    assert status[0][1].startswith(fault)
+
+
+GOES_ON = [(0.7, "task", Text("open it"))]
 
 
 def test_the_contract_allows_words_and_refuses_heads_without_a_prefix() -> None:

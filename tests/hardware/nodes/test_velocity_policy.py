@@ -4,7 +4,9 @@ scripted.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,6 +133,20 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     keys = ("state", CAMERA, INSTRUCTION)
     contract = type(env)(env.name, {key: env.obs[key] for key in keys}, env.action, 240, 20.0)
     return Bundle(small.folder, small.manifest, contract, 1, CHUNK, 2, "zero", ENVELOPE)
+
+
+def test_an_instruction_without_a_known_word_begins_no_flight(bundle: Bundle, tmp_path: Path) -> None:
+    """And one of which a word is known is followed, with the others named in the status."""
+    config = {"vla": {"tokens": "words"}, "vocabulary": ["ball", "the", "to"]}
+    (tmp_path / "policy.json").write_text(json.dumps({"config": config}))
+    flight = Flight(replace(bundle, folder=tmp_path), words="wave hello")
+    flight.until(1.0)
+    assert not flight.inference.decisions
+    assert "The policy knows no word of the instruction 'wave hello'" in flight.sentence
+    TASK.publisher(flight.bus["task"])(Text("to a ball"))
+    flight.until(2.5)
+    assert flight.inference.decisions
+    assert flight.sentence.endswith("reads them all alike: a")
 
 
 def test_a_craft_flies_to_the_ball_and_stops(bundle: Bundle) -> None:

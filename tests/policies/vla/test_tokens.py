@@ -5,15 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.vla.tokens import (
-    ByteTokens,
-    WordTokens,
-    longest_text,
-    spelled,
-    unknown_words,
-    vocabulary_of,
-    words_in,
-)
+from policies.vla.tokens import ByteTokens, WordTokens, longest_text, spelled
+from policies.vocabulary import unknown_words, vocabulary_of, words_in
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.instruction import MOST_BYTES, padded
 

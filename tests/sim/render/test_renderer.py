@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.adapters.metaworld import MetaWorldLanes
@@ -148,3 +149,14 @@ def test_the_choice_of_the_user_comes_first(monkeypatch: pytest.MonkeyPatch) -> 
             gl.backend()
     finally:
         gl.backend.cache_clear()
+
+
+def test_an_unknown_backend_is_refused_before_mujoco_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MuJoCo's import fails on it, in a worker with an end of file as the only message."""
+    for known in ("", "egl", "OSMesa", "disabled", "0"):
+        monkeypatch.setenv("MUJOCO_GL", known)
+        gl.check_gl_name()
+    monkeypatch.setenv("MUJOCO_GL", "vulkan")
+    with pytest.raises(ConfigError, match="MUJOCO_GL is 'vulkan'; expected one of egl, osmesa, glfw"):
+        make_env("gym/Hopper-v5", 1)
+    assert main(["evaluate", "policy=random", "env=gym/Hopper-v5"]) == 2

@@ -12,6 +12,8 @@ from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import StepResult
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.registry import make_env
+from sim.vec.lane import Lane
+from sim.vec.worker_process import imported_once
 from sim.vec.workers import WorkerVecEnv
 from tests.sim.vec.lanes import CountLane, make
 
@@ -199,3 +201,25 @@ def test_close_frees_all_resources() -> None:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class Builder:
+    """Lane builder of another module."""
+
+    preload = ("a_simulator",)
+
+    def __init__(self, module: str) -> None:
+        self.__module__ = module
+
+    def __call__(self) -> Lane:
+        raise NotImplementedError
+
+
+def test_the_module_of_an_environment_is_imported_once_for_all_workers() -> None:
+    """It imports torch, which takes seconds. A user's module is left to the workers: an error in it would end
+    the fork server.
+    """
+    first = ["sim.vec.worker_main", "a_simulator"]
+    assert imported_once(Builder("sim.adapters.metaworld")) == [*first, "sim.adapters.metaworld"]
+    assert imported_once(Builder("my_lab.lanes")) == first
+    assert imported_once(make_env)[-1] == "sim.registry"

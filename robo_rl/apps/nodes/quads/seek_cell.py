@@ -37,7 +37,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.text.commands import command
 from sim.flight.robot import QuadBody
-from sim.flight.seek.body import SeekRoom
+from sim.flight.seek.body import PICTURE_PX, SeekRoom
 from sim.flight.seek.task import CONTROL_HZ
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.registry import make_env
@@ -97,6 +97,12 @@ def seek_env(bundle: Bundle) -> SeekVecEnv:
     return env
 
 
+def seen_px(bundle: Bundle | None) -> int:
+    """Side of the front camera's pictures that the bundle is shown; the usual one where it is shown none."""
+    seen = None if bundle is None else bundle.env.obs.get(f"{IMAGE}{CAMERA}")
+    return PICTURE_PX if seen is None else seen.shape[0]
+
+
 def wider(envelope: FlightEnvelope) -> FlightEnvelope:
     """The envelope with a fence beyond the room, so that leaving the room ends an episode and not the run."""
     low, high = (np.array(corner) for corner in (envelope.fence_low_m, envelope.fence_high_m))
@@ -115,7 +121,7 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(room.body), LINK_HZ)
     SimCameras(
         buses["sim_robot"],
-        {CAMERA: FrontCamera(room, bundle.env.obs[f"{IMAGE}{CAMERA}"].shape[0])},
+        {CAMERA: FrontCamera(room, seen_px(bundle))},
         "rgb",
         CONTROL_HZ,
     )
@@ -141,8 +147,8 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         arm=lambda: buses["task"].call("flight_filter/arm", 1.0),
         stopped=stopped,
         counts=filter_.counts,
-        timing=lambda: f"{policy.inferred} chunks, velocity loop {policy.timing}",
-        figures=lambda: loop_figures(policy.timing, policy.took),
+        timing=lambda: f"{policy.requests.inferred} chunks, velocity loop {policy.timing}",
+        figures=lambda: loop_figures(policy.timing, policy.requests.took),
         next=f"{command('up quad_sim', bundle=bundle.folder, level='rates', scene='seek')} "
         "instruction='fly to the red ball'"
         "   (the same nodes as processes on a bus)",

@@ -47,6 +47,13 @@ class LearnedPictures:
         encoder = self.encoder
         return encoder.obs_steps * sum(math.prod(encoder.spec[key].shape) for key in encoder.float_keys)
 
+    @property
+    def sentence(self) -> str:
+        """Sentence on a setting without effect; empty without one."""
+        if self.on_host and self.device.type == "cpu":
+            return "method.frames=host has no effect on the CPU, whose memory is the host's."
+        return ""
+
     def ring(self, slots: int, lanes: int) -> FrameRing:
         """Memory for `slots` pictures of every lane and camera."""
         steps = self.encoder.obs_steps
@@ -82,7 +89,14 @@ def learned_pictures(
             "out, or train a base without these."
         )
     learned = copy.deepcopy(found).requires_grad_(True).to(device)
-    return LearnedPictures(learned, torch.device(device), method.frames == "host")
+    pictures = LearnedPictures(learned, torch.device(device), method.frames == "host")
+    for key, shape in pictures.shapes.items():
+        if method.shift_px >= min(shape[:2]):
+            raise ConfigError(
+                f"method.shift_px={method.shift_px} can move all of {key} out of the picture, which has "
+                f"{shape[1]} x {shape[0]} pixels. Give a smaller one; DrQ-v2 takes 4 of 84 pixels."
+            )
+    return pictures
 
 
 def check_method(method: MethodConfig) -> None:
@@ -111,7 +125,14 @@ def check_picture_settings(method: MethodConfig, *, from_scratch: bool) -> None:
     from_scratch: the run has no base.
     """
     usual, learned = MethodConfig(), method.encoder == "learned"
-    names = [] if learned and from_scratch else ["image"] if learned else ["shift_px", "frames", "image"]
+    if learned and from_scratch:
+        if method.image.far_m != usual.image.far_m:
+            raise ConfigError(
+                f"method.image.far_m={method.image.far_m:g} has no effect: method.encoder=learned reads no "
+                "depth pictures. Leave it out."
+            )
+        return
+    names = ["image"] if learned else ["shift_px", "frames", "image"]
     ours, defaults = (
         dict(flat({key: value for key, value in asdict(each).items() if key in names}))
         for each in (method, usual)

@@ -176,6 +176,11 @@ def test_a_vision_language_action_base_is_refused_with_the_reason() -> None:
             r"method.image.crop=0.5 has no effect.*set .*=learned",
         ),
         ({"image": ImageEncoderConfig([4, 8]), "encoder": "learned"}, False, r"widths=\[4,8\] .* a copy"),
+        (
+            {"image": ImageEncoderConfig(far_m=3.0), "encoder": "learned"},
+            True,
+            r"method.image.far_m=3 has no effect: method.encoder=learned reads no depth",
+        ),
         ({"shift_px": 2, "frames": "host", "encoder": "learned"}, False, ""),
         ({"image": ImageEncoderConfig([4, 8]), "shift_px": 2, "encoder": "learned"}, True, ""),
         ({}, False, ""),
@@ -192,6 +197,15 @@ def test_settings_of_pictures_without_effect_are_refused(
         check_picture_settings(config, from_scratch=from_scratch)
 
 
+def test_the_memory_of_pictures_has_no_effect_on_the_cpu() -> None:
+    """It is said and not refused, because a run of a GPU may continue on a CPU."""
+    for frames, says in (("host", "method.frames=host has no effect on the CPU"), ("device", "")):
+        pictures = learned_pictures(replace(METHODS["residual"], frames=frames), base(), "cpu")
+        assert pictures is not None
+        assert pictures.sentence.startswith(says)
+        assert bool(pictures.sentence) == bool(says)
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -201,6 +215,14 @@ def test_settings_of_pictures_without_effect_are_refused(
         (
             ["method=sac", "method.encoder=learned", "method.image.widths=[4,4,4,4]"],
             "method.image.widths=[4, 4, 4, 4] leaves one pixel of the 22 x 22 that a crop of image.view has",
+        ),
+        (
+            ["method=sac", "method.encoder=learned", "method.image.crop=0.04"],
+            "method.image.crop=0.04 leaves 1 x 1 pixels of image.view",
+        ),
+        (
+            ["method=sac", "method.encoder=learned", "method.image.widths=[4]", "method.shift_px=24"],
+            "method.shift_px=24 can move all of image.view out of the picture, which has 24 x 24 pixels",
         ),
         (["method=td3", "method.encoder=learned", "image_size=400", "env_steps=900000000"], "at most"),
     ],

@@ -86,7 +86,7 @@ def test_pictures_come_at_their_own_rate() -> None:
     assert len(record.frames) == 5
     for channel, index in enumerate((4, 2, 0)):
         assert (image[..., channel] == record.frames[index]).all()
-    spec = vision_spec(TASK, 2, EYE, 25.0)
+    spec = vision_spec(TASK, 2, EYE, 25.0, "pybullet/vision_hover")
     assert flights.image().shape[1:] == spec.obs["image.down"].shape
     assert flights.state().shape[1:] == spec.obs["state"].shape
     assert flights.pictures == 15 + 4 * 3  # and four each from before the start
