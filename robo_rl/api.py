@@ -134,7 +134,7 @@ def collect(
 ) -> Dataset:
     """Record episodes of the scripted expert, of `policy=`, or of `expert=`, as `robo-rl collect` does.
 
-    expert: a function of your own, or its name `<module>:<function>`. It gets one observation as the
+    expert: a function or class of your own, or its name `<module>:<name>`. It gets one observation as the
     environment gives it, and returns the action in the environment's units; a class is called at the start of
     every episode, and its object acts in it.
     """

@@ -22,7 +22,7 @@ def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
     found = list(mismatches(bundle, robot))
     if found:
         raise CheckpointError(
-            f"The bundle '{bundle.name}' does not fit the robot '{robot.name}': {' '.join(found)} "
+            f"The bundle {bundle.folder} does not fit the robot '{robot.name}': {' '.join(found)} "
             f"{_cure(bundle, robot)}"
         )
 
@@ -65,7 +65,7 @@ def check_goal(bundle: Bundle, size: int, source: str) -> None:
         unit = "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in goal_segments(bundle))
         expected = f"a goal of {len(names)} numbers ({unit})" if names else "no goal"
         raise CheckpointError(
-            f"The bundle '{bundle.name}' observes {expected}, but {source} sends {size} numbers. Send the "
+            f"The bundle {bundle.folder} observes {expected}, but {source} sends {size} numbers. Send the "
             "numbers of the bundle, in its order, or use a bundle that was trained on this task."
         )
 

@@ -29,7 +29,7 @@ def check_craft(bundle: Bundle) -> None:
     """Raise CheckpointError for a bundle that was not made for a quadcopter."""
     if not bundle.env.name.startswith(CRAFTS):
         raise CheckpointError(
-            f"The bundle '{bundle.name}' was made for {bundle.env.name}, not for a quadcopter."
+            f"The bundle {bundle.folder} was made for {bundle.env.name}, not for a quadcopter."
         )
 
 
@@ -42,7 +42,7 @@ def allowed_envelope(bundle: Bundle, limits: CraftLimits, say: Callable[[str], N
     allowed = asked.within(limits)
     both = ((name, getattr(asked, name), getattr(allowed, name)) for name in asked.to_json())
     if cut := [f"{name} {value} to {kept}" for name, value, kept in both if value != kept]:
-        say(f"The craft's limits cut the envelope of '{bundle.name}': {', '.join(cut)}.")
+        say(f"The craft's limits cut the envelope of {bundle.folder}: {', '.join(cut)}.")
     return allowed
 
 
@@ -50,12 +50,12 @@ def envelope_of(bundle: Bundle) -> FlightEnvelope:
     """The flight envelope of a bundle. Raises CheckpointError for a bundle without one."""
     if bundle.envelope is None and commands_velocity(bundle):
         raise CheckpointError(
-            f"The bundle '{bundle.name}' carries no flight envelope: it was exported by an earlier version. "
+            f"The bundle {bundle.folder} carries no flight envelope: it was exported by an earlier version. "
             "Export its policy again."
         )
     if bundle.envelope is None:
         raise CheckpointError(
-            f"The bundle '{bundle.name}' carries no flight envelope: none of its measured flights succeeded, "
+            f"The bundle {bundle.folder} carries no flight envelope: none of its measured flights succeeded, "
             "or none was measured. Train it for longer by robo-rl fly, which measures flights and writes the "
             "envelope of those that succeed."
         )
@@ -67,17 +67,17 @@ def check_level(bundle: Bundle, level: Level) -> None:
     unit, is_motors = bundle.env.action.unit, level_of(bundle) == "motors"
     if is_motors and level == "rates":
         raise CheckpointError(
-            f"The bundle '{bundle.name}' commands motors ('{unit}'), but level=rates expects thrust and body "
+            f"The bundle {bundle.folder} commands motors ('{unit}'), but level=rates expects thrust and body "
             "rates. Run it on board as C (docs/flight.md), or in simulation with level=motors. For a policy "
             "that flies over a link, train with robo-rl fly level=rates."
         )
     if commands_velocity(bundle) and level == "motors":
         raise CheckpointError(
-            f"The bundle '{bundle.name}' commands velocities, which its node turns into thrust and body "
+            f"The bundle {bundle.folder} commands velocities, which its node turns into thrust and body "
             "rates. Set level=rates."
         )
     if not is_motors and level == "motors":
-        raise CheckpointError(f"The bundle '{bundle.name}' commands '{unit}', not motors. Set level=rates.")
+        raise CheckpointError(f"The bundle {bundle.folder} commands '{unit}', not motors. Set level=rates.")
 
 
 def check_ground(bundle: Bundle, ground_m: float | None) -> None:
@@ -86,7 +86,7 @@ def check_ground(bundle: Bundle, ground_m: float | None) -> None:
     """
     if commands_velocity(bundle) and ground_m is not None and abs(ground_m) > GROUND_M:
         raise CheckpointError(
-            f"The bundle '{bundle.name}' observes its height above the ground, which is at 0 in training, "
+            f"The bundle {bundle.folder} observes its height above the ground, which is at 0 in training, "
             f"and ground is {ground_m:g}. Give ground=0."
         )
 
@@ -104,7 +104,7 @@ def level_of(bundle: Bundle) -> Level:
         return "rates"
     expected = " or ".join(f"'{known}'" for known in UNITS.values())
     raise CheckpointError(
-        f"The bundle '{bundle.name}' commands '{unit or 'numbers without a unit'}'; expected {expected}."
+        f"The bundle {bundle.folder} commands '{unit or 'numbers without a unit'}'; expected {expected}."
     )
 
 
@@ -117,7 +117,7 @@ def check_link(bundle: Bundle, link: QuadLink) -> None:
     """Raise CheckpointError that lists all mismatches between a bundle and a link."""
     check_craft(bundle)
     if found := list(link_mismatches(bundle, link)):
-        raise CheckpointError(f"The bundle '{bundle.name}' does not fit a {link.name}: {' '.join(found)}")
+        raise CheckpointError(f"The bundle {bundle.folder} does not fit a {link.name}: {' '.join(found)}")
 
 
 def link_mismatches(bundle: Bundle, link: QuadLink) -> Iterator[str]:

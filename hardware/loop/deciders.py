@@ -38,7 +38,7 @@ def head_fault(bundle: Bundle) -> str:
     if bundle.prefix is None or (bundle.chunk > 1 and bundle.graph(1) is None):
         return ""
     return (
-        f"The bundle '{bundle.name}' decides every step from pictures and words, but action_head has no "
+        f"The bundle {bundle.folder} decides every step from pictures and words, but action_head has no "
         "prefix network: only arm_policy runs it, for chunks. Train chunks of more than one action, and "
         "correct entire ones (method.map.per_chunk=true)."
     )
@@ -52,7 +52,7 @@ class SingleStep:
     def __init__(self, bundle: Bundle, seed: int = 0) -> None:
         if bundle.chunk != 1:
             raise CheckpointError(
-                f"The bundle '{bundle.name}' decides {bundle.chunk} actions at once, and a head decides one. "
+                f"The bundle {bundle.folder} decides {bundle.chunk} actions at once, and a head decides one. "
                 "Distil it (robo-rl distill), or run it as arm_policy."
             )
         sample, refine = bundle.graph(0), bundle.graph(1)
@@ -86,7 +86,7 @@ class Residual:
     def __init__(self, bundle: Bundle) -> None:
         if bundle.graph(1) is None:
             raise CheckpointError(
-                f"The bundle '{bundle.name}' corrects nothing: play its chunks without a head."
+                f"The bundle {bundle.folder} corrects nothing: play its chunks without a head."
             )
         from policies.deploy.runner import OnnxPolicy
 

@@ -183,7 +183,7 @@ def check_flight(bundle: Bundle, observer: FlightObserver) -> None:
     if spec is None or spec.shape != (shown,) or bundle.env.action.dim != 4 or bundle.chunk != 1:
         found = "no 'state'" if spec is None else f"{spec.shape[0]} numbers"
         raise CheckpointError(
-            f"The bundle '{bundle.name}' ({bundle.env.name}) sees {found} and decides "
+            f"The bundle {bundle.folder} ({bundle.env.name}) sees {found} and decides "
             f"{bundle.env.action.dim} at once; this node shows {shown} numbers of a hovering craft and sends "
             "4. Use one of robo-rl fly task=hover."
         )

@@ -24,6 +24,7 @@ from robo_rl.core.registry import Table, lookup
 
 GROUP = "robo_rl.teleoperators"
 RECORDING = "recording:"
+LEADER = "leader"  # a leader arm, whose driver's file is given apart
 # name -> (maker, extra that installs what it imports)
 DEVICES: Table = {
     "gamepad": ("hardware.teleop.joystick:make_gamepad", None),
@@ -53,6 +54,16 @@ def make_teleoperator(name: str, settings: Mapping[str, Any], robot: RobotDescri
     return device
 
 
+def check_device(name: str) -> None:
+    """Raise UnknownNameError for a name that no device has. Nothing is imported or connected."""
+    from importlib.metadata import entry_points
+
+    if name in (*DEVICES, LEADER) or name.startswith(RECORDING):
+        return
+    if name not in (found := {point.name for point in entry_points(group=GROUP)}):
+        raise UnknownNameError("device", name, [*DEVICES, LEADER, *found, f"{RECORDING}<file>"])
+
+
 def check_maker_settings(name: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown or missing setting of a device, or one of another type than the
     maker's argument.
@@ -79,10 +90,9 @@ def _installed(name: str) -> Callable[..., Any]:
     """Maker of an installed device. Raises UnknownNameError, or ConfigError where it cannot be imported."""
     from importlib.metadata import entry_points  # takes a tenth of the time in which a robot's node starts
 
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in found:
-        raise UnknownNameError("device", name, [*DEVICES, "leader", *found, f"{RECORDING}<file>"])
+    check_device(name)
+    (point,) = [point for point in entry_points(group=GROUP) if point.name == name][:1]
     try:
-        return cast(Callable[..., Any], found[name].load())
+        return cast(Callable[..., Any], point.load())
     except Exception as error:  # whatever another package raises while it is imported
-        raise ConfigError(f"device={name} ({found[name].value}) cannot be imported: {error}.") from error
+        raise ConfigError(f"device={name} ({point.value}) cannot be imported: {error}.") from error

@@ -168,7 +168,7 @@ def check_env(bundle: Bundle, env: EnvSpec) -> None:
     """Raise CheckpointError that names every way in which `env` violates the bundle's contract."""
     if faults := env_faults(bundle.env, env):
         raise CheckpointError(
-            f"The bundle '{bundle.name}' was made for {bundle.env.name} and does not fit {env.name}: "
+            f"The bundle {bundle.folder} was made for {bundle.env.name} and does not fit {env.name}: "
             f"{'; '.join(faults)}. Use the robot or environment it was made for, or train on this one."
         )
 

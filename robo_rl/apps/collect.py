@@ -9,7 +9,7 @@ of the episodes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -56,28 +56,73 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
         writer = open_dataset(config, spec)
         store = EpisodeStore(config.out)
         have = len(store)
+        if said := origin_note(config, store):
+            print(said)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
             room = Shares.of(tasks_in(config.env), chosen, config.episodes, store)
             collection = Collection(config, env, driver, writer, bar, room)
             try:
-                collection.run(config.episodes - have, first_index(config.seed, store))
+                if have < config.episodes:
+                    collection.run(config.episodes - have, first_index(config.seed, store))
             except KeyboardInterrupt as stop:
                 kept = (
                     f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command continues"
                 )
                 raise KeyboardInterrupt(kept) from stop
-    print(f"{config.out}: {count_words(bar.n, collection.kept, collection.tried)}")
+    if have < config.episodes:
+        print(f"{config.out}: {count_words(bar.n, collection.kept, collection.tried)}")
     print(f"Next:   {train_on(config.out)}")
     return 0
 
 
 def count_words(total: int, kept: int, tried: int) -> str:
-    """Episodes of the dataset, and those kept of the tried ones: "50 episodes kept of 52 tried"."""
+    """Episodes of the dataset, and those kept of the tried ones: "50 episodes kept of 52 tried", or of a
+    dataset that had some before "80 episodes (30 new, of 33 tried)".
+    """
     episodes = counted(total, "episode")
-    if not tried:
-        return episodes
-    now = "" if kept == total else f"; {kept}"
-    return f"{episodes}{now} kept of {tried} tried"
+    return (
+        f"{episodes} kept of {tried} tried" if kept == total else f"{episodes} ({kept} new, of {tried} tried)"
+    )
+
+
+def origin_note(config: CollectConfig, store: EpisodeStore) -> str:
+    """Sentence on a dataset that is full already, or whose episodes have another source or noise than the new
+    ones; empty where there is nothing to say.
+    """
+    ours = made_by(config)
+    known = [note for episode in store if "by" in (note := episode.meta.info)]  # not those of other verbs
+    noted = {key: sorted({_origin(key, note) for note in known}) for key in ("by", "noise", "begun_by")}
+    other = {key: found for key, found in noted.items() if set(found) - {_origin(key, ours)}}
+    theirs = " ".join(" or ".join(found) for found in other.values())
+    new = " ".join(_origin(key, ours) for key in other)
+    count = counted(len(store), "episode")
+    if len(store) >= config.episodes:
+        recorded = f", recorded {theirs}, not {new}" if other else ""
+        return (
+            f"nothing to record: {config.out} has {count} already{recorded}. For more, raise episodes=; for "
+            "others, choose another out=."
+        )
+    if not other:
+        return ""
+    return f"Note: {config.out} has {count} already, recorded {theirs}; the new ones are recorded {new}."
+
+
+def made_by(config: CollectConfig) -> dict[str, Any]:
+    """Note on the source of new episodes, which is stored with each of them."""
+    note: dict[str, Any] = {"by": config.policy or config.expert or "expert", "noise": config.noise}
+    return note if config.takeover_from is None else note | {"begun_by": config.takeover_from}
+
+
+def _origin(key: str, note: Mapping[str, Any]) -> str:
+    """One entry of `made_by` in words."""
+    value = note.get(key)
+    if key == "by":
+        return "by the scripted expert" if value == "expert" else f"by {value}"
+    if key == "begun_by":
+        return "without takeover_from" if value is None else f"with takeover_from={value}"
+    if value is None and note.get("by") == "expert":
+        value = 0.0
+    return f"with noise={'none' if value is None else value}"
 
 
 def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
@@ -146,9 +191,7 @@ class Collection:
         self.shares = shares
         self.tried = self.kept = 0
         self._labelled = 0  # tried episodes whose success the environment reported
-        self._made_by = {"by": config.policy or config.expert or "expert", "noise": config.noise}
-        if config.takeover_from is not None:
-            self._made_by["begun_by"] = config.takeover_from
+        self._made_by = made_by(config)
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
 
     def run(self, wanted: int, first: int) -> None:

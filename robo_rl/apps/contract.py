@@ -30,7 +30,7 @@ def main(config: ContractConfig) -> int:
         check_goal(bundle, SIM_GOAL, SIM_TASK)
     told = f", has the goal input {', '.join(goal)}" if goal else ""
     print(
-        f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
+        f"{bundle.folder} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
         f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){camera_words(bundle, robot)}{told}."
     )
     print(f"Next:   {next_step(config, bundle)}")
@@ -60,7 +60,7 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
         camera = f" camera=<its source> camera_name={'+'.join(names)}" if names else ""
         more, ground = f"{camera} instruction='<what to do>'", "0"
     print(
-        f"{bundle.name} fits a {link.name}: {most}, acts at {bundle.env.control_hz:g} Hz (link "
+        f"{bundle.folder} fits a {link.name}: {most}, acts at {bundle.env.control_hz:g} Hz (link "
         f"{link.command_hz:g} Hz)."
     )
     print(

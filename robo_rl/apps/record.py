@@ -12,10 +12,13 @@ from random import randrange
 
 from hardware.bus.choose import check_installed, choose, make_bus
 from hardware.bus.names import domain_id, namespace_of
+from hardware.checks.arm_contract import check_contract
 from hardware.description import list_robots, load_description
 from hardware.topics import SAFETY_STATE
+from policies.deploy.bundle import load_bundle
 from policies.remote.address import is_loopback, listen
 from policies.remote.token import check_token_folder, read_token
+from robo_rl.apps.nodes import preflight
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
@@ -47,8 +50,7 @@ def main(config: RecordConfig) -> int:
     check_installed(bus)
     if config.robot == RUNNING:
         config = replace(config, robot=running_robot(config), attach=True)
-    check(config)
-    words = with_device({}, config) if config.attach else robot_words(config)
+    words = check(config)
     words[APP] = app_words(config)
     common = [f"bus={bus}", f"namespace={config.namespace}"]
     commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
@@ -108,12 +110,18 @@ def running_robot(config: RecordConfig) -> str:
     return found[0]
 
 
-def check(config: RecordConfig) -> None:
-    """Raise ConfigError for settings that no node could start with, and DataError for a folder that cannot
-    take the episodes, before any node is started.
+def check(config: RecordConfig) -> dict[str, list[str]]:
+    """Nodes of the robot, as `robot_words`, before any of them is started or a dataset is made.
+
+    Raises ConfigError for settings that no node could start with, CheckpointError for a policy that is no
+    bundle or does not fit the robot, and DataError for a folder that cannot take the episodes.
     """
     namespace_of(config.namespace)
     robot = load_description(config.robot)
+    words = with_device({}, config) if config.attach else robot_words(config)
+    preflight.check(words)
+    if config.policy:
+        check_contract(load_bundle(Path(config.policy)), robot)
     spec = spec_of(config, robot, simulated=simulated(config))
     if (Path(config.out) / DATASET_JSON).exists():
         check_fits(Path(config.out), spec)
@@ -135,6 +143,7 @@ def check(config: RecordConfig) -> None:
                 f"The page needs '{error.name}', which is not installed. Run: {pip_install('app')}; or use "
                 "ui=terminal."
             ) from error
+    return words
 
 
 def check_address(config: RecordConfig) -> None:

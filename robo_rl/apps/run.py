@@ -72,7 +72,7 @@ def main(config: RunConfig) -> int:
                 eval_seed=config.seed,
                 on_tick=bar.update,
             )
-    print(f"{bundle.name} on {env.spec.name}: {report}")
+    print(f"{bundle.folder} on {env.spec.name}: {report}")
     if policy.prefix is not None:
         print(f"{times_text('prefix', policy.prefix.took)}; {times_text('head', policy.head_took)}")
     print(f"decision times: {policy.runtime}; robo-rl evaluate of a policy folder measures torch instead")
@@ -92,7 +92,7 @@ def told(policy: ChunkPolicy, bundle: Bundle, env: EnvSpec) -> ChunkPolicy:
     check_env(bundle, with_instruction(env))  # trained on recordings, whose tasks it was told
     if bundle.instruction is None:
         raise ConfigError(
-            f"The bundle '{bundle.name}' reads an instruction, and {env.name} gives none. Export it with "
+            f"The bundle {bundle.folder} reads an instruction, and {env.name} gives none. Export it with "
             "instruction=<what to do>, or name an environment that gives one (env=arm/reach:instruction=...)."
         )
     return ToldPolicy(policy, bundle.instruction)

@@ -128,6 +128,6 @@ def _driver(config: ViewConfig, env: VecEnv) -> Demonstrator:
     return make_demonstrator(
         given,
         env,
-        "Choose pilot=random, pilot=still, a trained policy by policy=<run>, or a function of your own by "
-        "expert=<module>:<function>.",
+        "Choose pilot=random, pilot=still, a trained policy by policy=<run>, or a function or class of your "
+        "own by expert=<module>:<name>.",
     )

@@ -20,9 +20,14 @@ class DistillVerb(DistillConfig):
         None, "environment whose states are visited; none: the one that the teacher was trained on"
     )
     net: NetConfig = variant(NETS, "network of the head")
-    rollout_steps: int = setting(8000, "environment steps in which the teacher alone acts", at_least=100)
+    rollout_steps: int = setting(
+        8000,
+        "environment steps in which the teacher alone acts; times half its `execute` for a teacher that "
+        "corrects single steps (residual, PLD), which gives one label per executed chunk",
+        at_least=100,
+    )
     rounds: int = setting(2, "number of later rounds, in which the student acts part of the time", at_least=0)
-    round_steps: int = setting(4000, "environment steps of each later round", at_least=100)
+    round_steps: int = setting(4000, "environment steps of each later round, times the same", at_least=100)
     student_share: float = setting(
         0.5, "share of decisions in a later round that the student makes", at_least=0.0, at_most=1.0
     )

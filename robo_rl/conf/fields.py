@@ -79,6 +79,8 @@ class Setting:
             return "required"
         if self.default is None:
             return "none"
+        if self.default == "":
+            return "empty"
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
 

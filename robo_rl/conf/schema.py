@@ -128,8 +128,8 @@ class CollectConfig:
     policy: str | None = setting(None, "policy folder or bundle that acts; none: the scripted expert")
     expert: str | None = setting(
         None,
-        "function of your own that acts, <module>:<function>: one observation of the environment -> action "
-        "in its units; none: the scripted expert",
+        "function or class of your own that acts, <module>:<name>: one observation of the environment -> "
+        "action in its units; none: the scripted expert",
     )
     noise: float | None = setting(
         None,
@@ -190,8 +190,8 @@ class ViewConfig:
     )
     expert: str | None = setting(
         None,
-        "function of your own that acts, <module>:<function>: one observation of the environment -> action "
-        "in its units; none: `pilot`",
+        "function or class of your own that acts, <module>:<name>: one observation of the environment -> "
+        "action in its units; none: `pilot`",
     )
     noise: float | None = setting(
         None,

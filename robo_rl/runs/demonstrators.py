@@ -195,10 +195,10 @@ class TakeoverDemonstrator:
 
 
 COLLECT_WITHOUT = (
-    "Give a function of your own, obs -> action, by expert=<module>:<function> (docs/own-robot-task-engine.md"
-    ", 'Demonstrations by your own script'). Or record a trained policy by policy=<run>, your own data by "
-    "DatasetWriter in Python (examples/own_dataset.py) or `robo-rl data import`, or learn without "
-    "demonstrations: robo-rl finetune env={env} method=sac{encoder} out=runs/sac"
+    "Give a function or class of your own, obs -> action, by expert=<module>:<name> "
+    "(docs/own-robot-task-engine.md, 'Demonstrations by your own script'). Or record a trained policy by "
+    "policy=<run>, your own data by DatasetWriter in Python (examples/own_dataset.py) or `robo-rl data "
+    "import`, or learn without demonstrations: robo-rl finetune env={env} method=sac{encoder} out=runs/sac"
 )
 
 

@@ -129,7 +129,8 @@ class StageRecord:
 
     def __str__(self) -> str:
         if self.before is None and self.after is None:
-            return f"{self.name}: no episode has ended ({self.measured}), {self.env_steps} steps"
+            kind = "training episode" if self.measured == "training episodes" else "episode"
+            return f"{self.name}: no {kind} was completed in {self.env_steps} steps"
         change = " -> ".join("unknown" if each is None else str(each) for each in (self.before, self.after))
         return f"{self.name}: {change} ({self.measured}), {self.env_steps} steps"
 

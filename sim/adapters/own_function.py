@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.plugins import NOT_FOUND, import_own, lacks
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
@@ -21,11 +21,16 @@ from sim.adapters.gymnasium_obs import GymnasiumObs
 Function: TypeAlias = Callable[..., Any]
 PAGE = "docs/own-robot-task-engine.md"
 _GYM = "gym/"
-_FORM = "expected: <module>:<function>, a function that returns the action for an observation"
+_FORM = (
+    "expected: <module>:<name> of a function or class: the function, or an object of the class, returns the "
+    "action for an observation"
+)
 
 
 def find_function(path: str) -> Function:
-    """The function of `<module>:<function>`. Raises ConfigError for one that is not found or not callable."""
+    """The function or class of `<module>:<name>`. Raises ConfigError for one that is not found or not
+    callable.
+    """
     module, _, name = path.partition(":")
     if not module or not name.isidentifier():
         raise ConfigError(f"expert={path} cannot be used, {_FORM} ({PAGE}).")
@@ -38,9 +43,16 @@ def find_function(path: str) -> Function:
             f"expert={path} names the module '{module}', {NOT_FOUND}. Start in its folder, or install it."
         ) from error
     if not hasattr(found, name):
-        functions = [each for each, value in vars(found).items() if inspect.isfunction(value)]
-        raise UnknownNameError(f"function of {module}", name, functions)
+        known = [each for each, value in vars(found).items() if _acts(value, found.__name__)]
+        raise UnknownNameError(f"function or class of {module}", name, known)
     return checked(getattr(found, name), f"expert={path}")
+
+
+def _acts(value: Any, module: str) -> bool:
+    """True for a function, and for a class of this module whose objects can be called."""
+    if inspect.isclass(value):
+        return value.__module__ == module and any("__call__" in vars(each) for each in value.__mro__)
+    return inspect.isfunction(value)
 
 
 def checked(function: Any, what: str) -> Function:
@@ -51,7 +63,7 @@ def checked(function: Any, what: str) -> Function:
 
 
 def name_of(function: Function) -> str:
-    """`<module>:<function>`, for notes and messages."""
+    """`<module>:<name>`, for notes and messages."""
     plain = function if hasattr(function, "__qualname__") else type(function)
     return f"{plain.__module__}:{plain.__qualname__}"
 
@@ -75,17 +87,17 @@ class OwnFunction:
     def begin(self, lanes: Iterable[int]) -> None:
         """Begin episodes in these lanes."""
         for lane in lanes:
-            made = self._function() if inspect.isclass(self._function) else self._function
+            made = _called(self._function) if inspect.isclass(self._function) else self._function
             self._acting[lane] = checked(made, f"An object of {self._name}")
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Float[Tensor, "n a"]:
-        """Actions in the environment's units, within its limits. obs: (n, *shape). Raises EnvError for a
-        result that is no action.
+        """Actions in the environment's units, within its limits. obs: (n, *shape). Raises ConfigError for a
+        result that is no action; an error inside the function is passed on.
         """
         arrays = {key: value.cpu().numpy() for key, value in obs.items()}
         rows = [
-            self._checked(act(self._read({key: value[lane] for key, value in arrays.items()})))
+            self._checked(_called(act, self._read({key: value[lane] for key, value in arrays.items()})))
             for lane, act in sorted(self._acting.items())
         ]
         action = torch.from_numpy(np.stack(rows))
@@ -99,22 +111,35 @@ class OwnFunction:
             if result is None:
                 raise TypeError
         except (TypeError, ValueError):
-            raise EnvError(
+            raise ConfigError(
                 f"{self._name} returned {_told(result)}, expected: an array of {self._dim} numbers, the "
                 f"action of {self._spec.name}."
             ) from None
         if action.shape not in self._shapes:
-            raise EnvError(
+            raise ConfigError(
                 f"{self._name} returned an action of the shape {action.shape}, expected ({self._dim},): "
                 f"{self._spec.name} has {self._dim} numbers in an action, and the function gets one "
                 "observation, not a batch."
             )
         flat = action.reshape(self._dim)
         if not np.isfinite(flat).all():
-            raise EnvError(
+            raise ConfigError(
                 f"{self._name} returned an action that is not finite, {flat.tolist()}. Correct the function."
             )
         return flat
+
+
+def _called(function: Function, *given: Any) -> Any:
+    """The function's result. Raises ConfigError for a function that takes other arguments."""
+    try:
+        return function(*given)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised inside it
+            raise
+        takes = "one argument, the observation" if given else "none, at the start of every episode"
+        raise ConfigError(
+            f"{name_of(function)} cannot be called: {error}. Expected arguments: {takes} ({PAGE})."
+        ) from error
 
 
 def _told(result: Any) -> str:

@@ -54,6 +54,25 @@ def test_data_do_not_depend_on_lanes_or_interruptions(dataset: Path, tmp_path: P
     assert len(EpisodeStore(tmp_path / "a")) == 3
 
 
+def test_other_settings_for_a_dataset_that_has_episodes_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full dataset gets none, and one with room gets a mixture: both say what differs."""
+    out = tmp_path / "data"
+    collect.main(collect_config(out, episodes=1))
+    assert "Note" not in capsys.readouterr().out
+    collect.main(collect_config(out, episodes=1))
+    said = capsys.readouterr().out
+    assert f"nothing to record: {out} has 1 episode already. For more" in said
+    collect.main(collect_config(out, episodes=1, noise=0.9, seed=77))
+    assert "1 episode already, recorded with noise=0.1, not with noise=0.9." in capsys.readouterr().out
+    collect.main(collect_config(out, episodes=2, noise=0.05))
+    said = capsys.readouterr().out
+    assert f"Note: {out} has 1 episode already, recorded with noise=0.1; the new ones" in said
+    assert "the new ones are recorded with noise=0.05." in said
+    assert f"{out}: 2 episodes (1 new, of 1 tried)" in said
+
+
 def test_failures_are_counted_but_not_kept(tmp_path: Path) -> None:
     """An expert that cannot succeed in 5 steps: a sentence after the permitted attempts; keep=all keeps
     them.
@@ -192,10 +211,9 @@ def test_rare_success_is_not_recorded_twice() -> None:
     [
         ((50, 50, 50), "50 episodes kept of 50 tried"),
         ((1, 1, 3), "1 episode kept of 3 tried"),
-        ((80, 30, 33), "80 episodes; 30 kept of 33 tried"),
-        ((80, 0, 0), "80 episodes"),
+        ((80, 30, 33), "80 episodes (30 new, of 33 tried)"),
     ],
 )
 def test_the_result_says_how_many_were_kept(counts: tuple[int, int, int], words: str) -> None:
-    """counts: episodes in the dataset, those that this call kept, and those it tried: none if it was full."""
+    """counts: episodes in the dataset, those that this call kept, and those it tried."""
     assert count_words(*counts) == words

@@ -15,7 +15,7 @@ import torch
 import robo_rl as rr
 from policies.checkpoint import save_policy
 from robo_rl.apps.cli.main import main
-from robo_rl.core.errors import ConfigError, EnvError, RoboRLError
+from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
 from sim.adapters.own_function import OwnFunction
@@ -32,6 +32,16 @@ def to_zero(obs):
 
 def fails(obs):
     raise KeyError("speed")
+
+class Expert:
+    def __init__(self, speed):
+        self.speed = speed
+
+    def __call__(self, obs):
+        return to_zero(obs)
+
+class Notes:
+    pass
 
 five = 5
 """
@@ -161,7 +171,7 @@ def test_a_class_gives_an_object_for_every_episode(tmp_path: Path) -> None:
 
 
 def test_the_command_line_names_the_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """<module>:<function>, which is stored as the source of the data."""
+    """<module>:<name>, which is stored as the source of the data."""
     out = tmp_path / "data"
     words = ["collect", f"env={ENV}", f"out={out}", "episodes=2", "num_envs=1", "expert=my_scripts:to_zero"]
     assert main(words) == 0
@@ -172,9 +182,13 @@ def test_the_command_line_names_the_function(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("expert", "says"),
     [
-        ("my_scripts:to_zeros", "Unknown function of my_scripts 'to_zeros'. Did you mean 'to_zero'?"),
+        (
+            "my_scripts:to_zeros",
+            "Unknown function or class of my_scripts 'to_zeros'. Did you mean 'to_zero'?",
+        ),
+        ("my_scripts:expert", "Did you mean 'Expert'? Known: Expert, fails, to_zero."),
         ("no_module:to_zero", "names the module 'no_module', which is neither installed"),
-        ("to_zero", "expected: <module>:<function>"),
+        ("to_zero", "expected: <module>:<name> of a function or class"),
         ("my_scripts:five", "expert=my_scripts:five is of the type int"),
     ],
 )
@@ -200,16 +214,26 @@ def test_a_name_without_a_function_is_one_sentence(
     ],
 )
 def test_a_result_that_is_no_action_is_one_sentence(action: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(EnvError) as caught:
+    with pytest.raises(ConfigError) as caught:
         rr.collect(ENV, expert=lambda obs: action, out=tmp_path / "data", **SMALL)
     assert says in str(caught.value)
+
+
+def test_a_function_of_other_arguments_is_one_sentence(tmp_path: Path) -> None:
+    """A class that needs some, and a function that takes two; an error inside a function stays as it is."""
+    with pytest.raises(ConfigError, match=r"Expert cannot be called: .*'speed'\. Expected arguments: none"):
+        rr.collect(ENV, expert="my_scripts:Expert", out=tmp_path / "data", **SMALL)
+    with pytest.raises(ConfigError, match=r"cannot be called: .*Expected arguments: one argument, the obs"):
+        rr.collect(ENV, expert=lambda obs, step: obs, out=tmp_path / "data", **SMALL)
+    with pytest.raises(TypeError):
+        rr.collect(ENV, expert=lambda obs: 1 + "a", out=tmp_path / "data", **SMALL)  # type: ignore[operator]
 
 
 def test_an_error_inside_the_function_names_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["collect", f"env={ENV}", f"out={tmp_path / 'data'}", "num_envs=1", "expert=my_scripts:fails"]
-    assert main(words) == 1
+    assert main(words) == 2
     assert "my_scripts.py line 8" in capsys.readouterr().err
 
 
@@ -222,7 +246,7 @@ def test_only_one_may_act(tmp_path: Path) -> None:
 
 
 def test_the_message_for_an_environment_without_expert_tells_of_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"obs -> action, by expert=<module>:<function>.*own script"):
+    with pytest.raises(ConfigError, match=r"obs -> action, by expert=<module>:<name>.*own script"):
         rr.collect(ENV, out=tmp_path / "data", **SMALL)
 
 

@@ -52,6 +52,6 @@ class FaultLog:
         over = [found for found in self._faults.items() if now_s - found[1].last_s > SETTLED_S]
         for sentence, fault in over:
             del self._faults[sentence]
-            times = f", {fault.times} times" if fault.times > 1 else ""
             lasted = f"{fault.last_s - fault.begin_s:.1f} s"
-            self._say(f"{self._node}: over after {lasted}{times} ({sentence.rstrip('.')})")
+            how = f"it occurred {fault.times} times within" if fault.times > 1 else "it lasted"
+            self._say(f"{self._node}: resolved; {how} {lasted}: {sentence}")

@@ -6,6 +6,7 @@ arms, task, engine, robot and control become the environment's name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 
 from robo_rl.conf.dotted import quoted
@@ -64,9 +65,19 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
             f"data=data/{given['task']} out=runs/{given['task']}. Learning from scratch: robo-rl finetune "
             f"task={given['task']} method=sac."
         )
+    if verb == "fly" and (task := given.get("task")) in FLIGHT_TASKS:
+        return verb, [f"task={FLIGHT_TASKS[task]}" if word == f"task={task}" else word for word in arguments]
     if verb != "train" or not ({"engine", "task"} & given.keys()):
         return verb, arguments
     return _flight(given, arguments)
+
+
+def typed_verb(verb: str, arguments: Sequence[str], meant: str) -> str:
+    """The verb as it was typed, for messages: "train task=race" where `by_engine` means another one."""
+    if verb == meant:
+        return verb
+    task = next((word for word in arguments if word.startswith(("task=", "engine="))), "")
+    return f"{verb} {task}".rstrip()
 
 
 def scene_words(verb: str) -> tuple[str, ...]:

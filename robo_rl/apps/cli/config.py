@@ -47,8 +47,10 @@ def default_option(verb: str, group: str) -> str:
     return next((str(item[group]) for item in listed if isinstance(item, dict) and group in item), "")
 
 
-def load_config(verb: str, overrides: Sequence[str], schema: type[T]) -> T:
+def load_config(verb: str, overrides: Sequence[str], schema: type[T], typed: str = "") -> T:
     """Settings of the verb with `key=value` overrides applied, as an instance of `schema`.
+
+    typed: what the user typed for the verb, for messages; empty: the verb itself.
 
     Raises ConfigError, with the key and a remedy, for a mistyped key, a value of the wrong type, a group
     option that does not exist or a missing required setting.
@@ -56,7 +58,7 @@ def load_config(verb: str, overrides: Sequence[str], schema: type[T]) -> T:
     known = settings(schema)
     if not overrides and not groups(schema) and not any(setting.required for setting in known.values()):
         return schema()  # nothing to parse: `robo-rl doctor` must work without hydra
-    config = _compose(verb, overrides, schema, known, as_object=True)
+    config = _compose(verb, overrides, schema, known, as_object=True, shown=typed or verb)
     _check_values(config, known)
     return cast("T", config)
 
@@ -66,14 +68,17 @@ def preview(verb: str, overrides: Sequence[str], schema: type) -> dict[str, Any]
     known = settings(schema)
     if not overrides and not groups(schema):
         return {key: setting.default for key, setting in known.items()}
-    tree = _compose(verb, overrides, schema, known, as_object=False)
+    tree = _compose(verb, overrides, schema, known, as_object=False, shown=verb)
     return {key: _dig(tree, key) for key in known}
 
 
 def _compose(
-    verb: str, overrides: Sequence[str], schema: type, known: dict[str, Setting], as_object: bool
+    verb: str, overrides: Sequence[str], schema: type, known: dict[str, Setting], as_object: bool, shown: str
 ) -> Any:
-    """Composed settings: an instance of `schema`, or nested dicts that may contain REQUIRED values."""
+    """Composed settings: an instance of `schema`, or nested dicts that may contain REQUIRED values.
+
+    shown: the verb in messages.
+    """
     from hydra import compose, initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
@@ -85,7 +90,7 @@ def _compose(
     kinds = variants(schema)
     chosen_by = {f"{key}.name": key for key in kinds}  # `net: {name: mlp}` in a file is `net=mlp`
     pairs = zip_longest(overrides, overrides[1:], fillvalue="")
-    given = [split(verb, word, there | chosen_by.keys(), of_tasks, after) for word, after in pairs]
+    given = [split(shown, word, there | chosen_by.keys(), of_tasks, after) for word, after in pairs]
     given = [(chosen_by.get(key, key), value) for key, value in given]
     given = [(key, _own_option(key, value, known, options)) for key, value in given]
     chosen = {key: _kind(key, value, kinds[key]) for key, value in given if key in kinds}
@@ -102,9 +107,9 @@ def _compose(
     except MissingMandatoryValue as error:
         key = _full_key(error)
         about = f" ({known[key].meaning})" if key in known and known[key].meaning else ""
-        raise ConfigError(f"robo-rl {verb} needs {key}=...{about}. See: robo-rl {verb} --help") from error
+        raise ConfigError(f"robo-rl {shown} needs {key}=...{about}. See: robo-rl {shown} --help") from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_explained(verb, error, typed, known)) from error
+        raise ConfigError(_explained(shown, error, typed, known)) from error
 
 
 def _own_option(key: str, value: str, known: dict[str, Setting], options: dict[str, list[str]]) -> str:

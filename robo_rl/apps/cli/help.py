@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 from robo_rl.apps.cli.aliases import flight_names, scene_words
 from robo_rl.apps.cli.most_used import MOST_USED
 from robo_rl.apps.cli.verbs import VERBS, Verb
+
+if TYPE_CHECKING:
+    from robo_rl.conf.fields import Setting
 
 MAX_COLUMN = 28
 INTRO = """\
@@ -28,7 +32,8 @@ robo-rl --version       the version
 -m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
 
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
-Exit codes: 0 done, 1 error in robo-rl, 2 wrong input, 3 environment died, 4 disk full, 130 Ctrl-C.
+Exit codes: 0 done, 1 error in robo-rl, 2 wrong input or an error in your own script, 3 an environment, a
+robot or the bus cannot be reached, refuses or has ended, 4 disk full, 130 Ctrl-C.
 up and record end with 0 after Ctrl-C, their usual end."""
 
 HEADINGS = {  # first verb of a group in the list of all verbs -> its heading
@@ -118,7 +123,7 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
     values, options = preview(name, overrides, schema), groups(schema)
     rows: list[Row] = []
     for key, setting in settings(schema).items():
-        shown = replace(setting, default=values[key]).default_words
+        shown = _value_words(name, setting, values[key])
         group = key.split(".")[0]
         if group in options:
             chosen = next(
@@ -137,6 +142,15 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
             )
         rows.append((key, setting.type_words, shown, setting.meaning))
     return rows
+
+
+def _value_words(verb: str, setting: Setting, value: Any) -> str:
+    """Default or resulting value of a setting; blank for one that the chosen variant does not have."""
+    if verb == "up" and value is None and setting.key != "seconds":
+        return "set's own"
+    if value == "" and setting.default != "":
+        return ""
+    return replace(setting, default=value).default_words
 
 
 def _flight_rows(name: str) -> list[Row]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.aliases import by_engine, typed_verb
 from robo_rl.apps.cli.multirun import FLAGS, Ended, multirun, skips
 from robo_rl.apps.cli.resumed import refuse_changed
 from robo_rl.apps.cli.settings_file import check_keys, expand
@@ -48,8 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _one_of_sweep(name: str, words: list[str], origin: dict[str, Path]) -> Ended:
     """Run one combination of a sweep. An error is printed and returned; Ctrl-C ends the sweep."""
     try:
+        typed, given = name, words
         name, words = _in_full(name, words, origin)
-        return 0 if skips(name, words) else _call(name, words, origin), ""
+        typed = typed_verb(typed, given, name)
+        return 0 if skips(name, words) else _call(name, words, origin, typed), ""
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -97,13 +100,15 @@ def _dispatch(arguments: list[str]) -> int:
     rest, origin = expand([word for word in rest if word not in FLAGS], name, sweeps=sweeps)
     if sweeps and not {"-h", "--help"} & set(rest):
         return multirun(name, rest, lambda words: _one_of_sweep(name, words, origin))
+    typed, given = name, rest
     name, rest = _in_full(name, rest, origin)
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help
 
         print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
         return 0
-    return _call(name, ["json=true" if argument == "--json" else argument for argument in rest], origin)
+    words = ["json=true" if argument == "--json" else argument for argument in rest]
+    return _call(name, words, origin, typed_verb(typed, given, name))
 
 
 def _in_full(name: str, words: list[str], origin: dict[str, Path]) -> tuple[str, list[str]]:
@@ -139,17 +144,20 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
     return arguments[0], arguments[1:]
 
 
-def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
-    """Run the verb. origin: settings that come from a file."""
+def _call(name: str, overrides: list[str], origin: Collection[str], typed: str) -> int:
+    """Run the verb. origin: settings that come from a file. typed: the verb as it was typed, for messages."""
     from robo_rl.apps.cli.config import load_config
     from robo_rl.apps.cli.help import load_schema
     from robo_rl.core.packages import install_command
 
     config: Any = None
+    began_s = time.time()
     try:
-        config = load_config(name, overrides, load_schema(VERBS[name]))
+        config = load_config(name, overrides, load_schema(VERBS[name]), typed)
         module, function = VERBS[name].target.split(":")
         return int(getattr(import_module(module), function)(config) or 0)
+    except KeyboardInterrupt as stop:
+        raise _told(stop, name, config, began_s) from stop
     except ChangedSettingsError:
         raise
     except RoboRLError:
@@ -167,10 +175,21 @@ def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
             f"robo-rl {name} needs the package '{error.name}', which is not installed. "
             f"Run: {install_command(error.name, VERBS[name].extra)}"
         ) from error
+    except ImportError as error:
+        if (interrupt := _interrupt_in(error)) is None:
+            raise
+        raise _told(interrupt, name, config, began_s) from error
+
+
+def _told(stop: KeyboardInterrupt, name: str, config: Any, began_s: float) -> KeyboardInterrupt:
+    """The interrupt with a clause on what it left of the verb."""
+    from robo_rl.apps.cli.stopped import stopped_words
+
+    return stop if stop.args else KeyboardInterrupt(stopped_words(name, config, began_s))
 
 
 def _stopped(stop: KeyboardInterrupt) -> int:
-    return _say(f"stopped; {stop.args[0] if stop.args else 'what was committed before is kept'}.", 130)
+    return _say(f"stopped; {stop.args[0] if stop.args else 'nothing was started'}.", 130)
 
 
 def _say(sentence: str, code: int) -> int:
@@ -179,14 +198,17 @@ def _say(sentence: str, code: int) -> int:
 
 
 def _defect(error: Exception) -> tuple[str, int]:
-    """Print the traceback; returns where the error is, in a user's own file or in robo-rl, and 1."""
+    """Print the traceback; returns where the error is and the exit code: 2 in a user's own file, 1 in
+    robo-rl.
+    """
     traceback.print_exception(error)
     if (at := user_line(error)) is not None:
         where = f"{at.file} line {at.line}"
+        if at.innermost:
+            theirs = not isinstance(error, ModuleNotFoundError)  # only modules of robo-rl get here
+            return f"the error is in {where}, see the lines above.", RoboRLError.exit_code if theirs else 1
         return (
-            f"the error is in {where}, see the lines above."
-            if at.innermost
-            else f"the error is in what {where} asks of robo-rl, see the lines above. If that line is right, "
+            f"the error is in what {where} asks of robo-rl, see the lines above. If that line is right, "
             "report it with the output of `robo-rl doctor`.",
             1,
         )

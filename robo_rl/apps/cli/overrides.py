@@ -77,6 +77,7 @@ def _whole(found: re.Match[str]) -> str:
 # A setting of one verb -> settings of other verbs with the same meaning.
 SYNONYMS = {
     "steps": ("updates", "method.env_steps"),
+    "step": ("steps", "updates", "method.env_steps"),
     "updates": ("steps", "method.env_steps"),
     "env_steps": ("updates", "steps"),
     "epochs": ("updates", "steps", "method.env_steps"),

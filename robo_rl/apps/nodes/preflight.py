@@ -18,6 +18,7 @@ from hardware.checks.flight_contract import check_flight, check_ground, check_li
 from hardware.description import load_description
 from hardware.driver import ARMS, check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
+from hardware.teleop.registry import check_device
 from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.apps.nodes.preflight_goal import check_goals, check_words
 from robo_rl.apps.nodes.preflight_pictures import check_pictures, check_scene
@@ -28,8 +29,8 @@ _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is 
 
 
 def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
-    """Raise the RoboRLError with which a node would end: settings, goal, driver's file, robot, bundle, their
-    match.
+    """Raise the RoboRLError with which a node would end: settings, goal, driver's file, device, robot,
+    bundle, their match.
 
     commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`. Returns remarks for
     the terminal.
@@ -48,6 +49,8 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
                     f"The driver's file {driver} is not there; docs/drivers.md shows what one holds."
                 )
             links |= _driver_link(*read_settings(driver), given)
+        if node == "teleop":
+            check_device(given.device)
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given} if node == "flight_filter" else {}

@@ -57,7 +57,7 @@ def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
             simulated = [given for node, given in sources if node == "sim_robot"]
             if simulated and simulated[0].robot == "sim_quad":
                 raise ConfigError(
-                    f"The bundle '{bundle.name}' needs {_words(lacking)}. The simulated quadcopter has the "
+                    f"The bundle {bundle.folder} needs {_words(lacking)}. The simulated quadcopter has the "
                     f"camera '{_SEEK}' at scene=seek and no other."
                 )
             if simulated or (sources and not needed & sent):
@@ -85,7 +85,7 @@ def _sent(node: str, given: Any) -> Iterator[str]:
 
 def _refusal(bundle: Bundle, lacking: Sequence[str], sent: set[str], simulated: bool) -> str:
     found = (
-        f"The bundle '{bundle.name}' needs {_words(lacking)}, and these nodes publish "
+        f"The bundle {bundle.folder} needs {_words(lacking)}, and these nodes publish "
         f"{_words(sorted(sent)) or 'none'}"
     )
     if not simulated:

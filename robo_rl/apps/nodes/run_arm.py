@@ -77,7 +77,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     check_contract(bundle, robot)
     if not goal_names(bundle):
         raise CheckpointError(
-            f"robo-rl run robot=sim_arm scores how a policy reaches its goal, and the bundle '{bundle.name}' "
+            f"robo-rl run robot=sim_arm scores how a policy reaches its goal, and the bundle {bundle.folder} "
             f"observes no goal. Run it without a score: robo-rl up arm_sim bundle={bundle.folder}"
         )
     check_goal(bundle, SIM_GOAL, SIM_TASK)

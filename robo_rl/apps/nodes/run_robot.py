@@ -169,7 +169,7 @@ class _Director:
 def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _Director) -> int:
     success, failed = director.success, director.stopped is not None or bool(director.died)
     rate = f"{sum(success)}/{len(success)} episodes succeeded" if success else "no episode ended"
-    print(f"{bundle.name} on {config.robot}: {rate}; {cell.timing()}")
+    print(f"{bundle.folder} on {config.robot}: {rate}; {cell.timing()}")
     print(f"safety filter: {in_words(cell.counts)}")
     print(f"ended: {end}")
     if config.out:

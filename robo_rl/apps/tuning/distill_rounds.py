@@ -107,17 +107,29 @@ class Rounds:
 
     def steps_of(self, round_: int) -> int:
         """Environment steps of the collection before a round; in round 0 the teacher acts alone."""
-        # A teacher that corrects steps gives one label per executed chunk; others give one in every state.
-        more = max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
-        return (self.config.round_steps if round_ else self.config.rollout_steps) * more
+        return (self.config.round_steps if round_ else self.config.rollout_steps) * self._more
+
+    @property
+    def _more(self) -> int:
+        """Factor of rollout_steps and round_steps: a teacher that corrects steps gives one label per executed
+        chunk; others give one in every state.
+        """
+        return max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
 
     def plan(self) -> str:
         """Sentence on the environment steps of all rounds, without evaluations."""
         first, later, rounds = self.steps_of(0), self.steps_of(1), self.config.rounds
-        then = f", then {later} with the head in each of {counted(rounds, 'round')}" if rounds else ""
+        each = "each of " if rounds > 1 else ""
+        then = f", then {later} with the head in {each}{counted(rounds, 'round')}" if rounds else ""
+        why = (
+            f" These are {self._more} times rollout_steps= and round_steps=: the teacher corrects single "
+            "steps and gives one label per executed chunk."
+            if self._more > 1
+            else ""
+        )
         return (
             f"States are collected in {first + rounds * later} environment steps: {first} of the teacher "
-            f"alone{then}."
+            f"alone{then}.{why}"
         )
 
     def collect(self, on_step: Callable[[int], None] = lambda _: None) -> None:

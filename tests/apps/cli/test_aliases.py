@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from robo_rl.apps.cli.aliases import by_engine
+from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
@@ -87,3 +88,29 @@ def test_unsupported_engine_error_names_the_supported_one() -> None:
     for words in (["engine=quad", "task=waypoint"], ["task=waypoint"]):
         with pytest.raises(UnknownNameError, match="waypoints"):
             by_engine("train", words)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "task=trajectory", "steps=abc"], "robo-rl train task=trajectory has no setting 'steps'."),
+        (["train", "task=race", "updates=abc"], "updates=abc cannot be used, expected: whole number"),
+        (["fly", "task=hover", "step=10"], "robo-rl fly has no setting 'step'. Did you mean 'updates'?"),
+        (["train", "data=d", "out=r", "step=10"], "Did you mean 'steps'?"),
+    ],
+)
+def test_messages_name_the_verb_that_was_typed(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flight that is trained by `train` is one of `fly`, which the user has not typed."""
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    if words[1] == "task=trajectory":
+        assert "Did you mean 'updates'? See: robo-rl train task=trajectory --help" in said
+        assert "robo-rl fly" not in said
+
+
+def test_fly_has_the_names_of_flights_that_train_has() -> None:
+    """`train --help` lists them."""
+    assert by_engine("fly", ["task=trajectory", "seeds=2"]) == ("fly", ["task=figure8", "seeds=2"])

@@ -142,6 +142,17 @@ def test_the_help_says_which_method_is_the_default_and_how_many_settings_follow(
     assert "robo-rl finetune method=residual --help all" in said
 
 
+def test_the_help_shows_an_empty_default_in_one_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """`empty` where that is the default, whose meaning follows; `up` takes the defaults of its set."""
+    assert cli.main(["record", "--help", "all"]) == 0
+    assert re.search(r"^  policy +text +empty +bundle of a policy", capsys.readouterr().out, re.MULTILINE)
+    assert cli.main(["up", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  bundle +text +set's own +folder of the bundle.*; empty: none", said, re.MULTILINE)
+    assert re.search(r"^  namespace +text +empty ", said, re.MULTILINE)
+    assert re.search(r"^  seconds +number >= 0 +none ", said, re.MULTILINE)
+
+
 def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> None:
     """The example `train task=race` has its setting in the list, and data= is none with it."""
     assert cli.main(["train", "--help"]) == 0
@@ -259,29 +270,36 @@ def test_defect_prints_a_traceback(
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "words", "exit_code"),
     [
-        ("def run(config):\n    return {}['cub']\n", "the error is in {file} line 2, see"),
-        ("def run(config):\n    return sorted(3)\n", "the error is in {file} line 2, see"),
+        ("def run(config):\n    return {}['cub']\n", "the error is in {file} line 2, see", 2),
+        ("def run(config):\n    return sorted(3)\n", "the error is in {file} line 2, see", 2),
         (
             "import statistics\ndef run(config):\n    statistics.mean(3)\n",
             "the error is in {file} line 3, see",
+            2,
         ),
         (
             "from sim.tasks.scripted import between\ndef run(config):\n    between('a', 0, 1.0)\n",
             "the error is in what {file} line 3 asks of robo-rl",
+            1,
         ),
     ],
 )
 def test_error_in_a_users_file_names_its_line(
-    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: str,
+    words: str,
+    exit_code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Nothing is to be reported where a user's own task fails; Python's own library is no user's file."""
     file = tmp_path / "my_tasks.py"
     space: dict[str, Any] = {}
     exec(compile(code, str(file), "exec"), space)
     fake_verb(monkeypatch, space["run"])
-    assert cli.main(["fake"]) == 1
+    assert cli.main(["fake"]) == exit_code
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert words.format(file=file) in said

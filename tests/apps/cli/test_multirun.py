@@ -49,7 +49,7 @@ def test_task_and_engine_can_be_swept(
 ) -> None:
     """Short forms are replaced in each combination, whose command is printed as it can be pasted."""
     called: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(cli, "_call", lambda name, words, origin: called.append((name, words)) or 0)
+    monkeypatch.setattr(cli, "_call", lambda name, words, origin, typed: called.append((name, words)) or 0)
     out = tmp_path / "s 1"
     assert cli.main(["collect", "-m", "task=reach,lift", "engine=mujoco,pybullet", f"out={out}"]) == 0
     assert [words[0] for _, words in called] == [

@@ -36,7 +36,7 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def test_bundle_fits_both_links(rates: Bundle, robot: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["contract", f"bundle={rates.folder}", f"robot={robot}"]) == 0
     said = capsys.readouterr().out
-    assert f"pd-rates fits a {robot}: thrust and body rates up to 4 rad/s" in said
+    assert f"{rates.folder} fits a {robot}: thrust and body rates up to 4 rad/s" in said
     assert " hover=<its hover thrust> ground=-0.6" in said
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from hardware.description import load_description
 from policies.remote.address import listen
+from robo_rl.apps.cli.main import main
 from robo_rl.apps.record import app_words, check, check_address, report, robot_words, simulated, with_device
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
 from robo_rl.conf.record import RecordConfig
@@ -18,6 +21,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.data.store import DatasetWriter
 from sim.registry import make_env
 from tests.data.recordings import STATE_ENV, add_frames, interrupt
+from tests.hardware.bundles import arm_bundle
 
 
 @pytest.mark.parametrize("driver", [None, "arm.yaml"])
@@ -57,6 +61,59 @@ def test_settings_of_the_training_are_checked_at_the_start(train: str, says: str
 def test_good_settings_of_the_training_pass() -> None:
     """Those of docs/recording.md with other numbers."""
     check(RecordConfig(train="steps=500 image.widths=[8,16] batch_size=16 chunk=16 execute=8 threads=1"))
+
+
+def test_a_policy_that_is_no_bundle_is_refused_before_a_robot_moves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run instead of its bundle: no node starts, and no empty dataset is left."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    out = tmp_path / "data"
+    assert main(["record", f"policy={tmp_path / 'run'}", f"out={out}", "seconds=1", "open=false"]) == 2
+    said = capsys.readouterr()
+    assert f"{tmp_path / 'run'} is a run, not a bundle" in said.err
+    assert "nodes" not in said.out
+    assert not out.exists()
+
+
+def test_a_bundle_of_another_robot_is_refused_before_a_robot_moves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by `up` and `contract`, and in one sentence; with attach=true as well."""
+    bundle, out = arm_bundle(tmp_path / "bundle").folder, tmp_path / "data"
+    for more in ((), ("attach=true",)):
+        assert main(["record", f"policy={bundle}", f"out={out}", "seconds=1", "open=false", *more]) == 2
+        said = capsys.readouterr()
+        assert said.err.count("does not fit the robot 'sim_arm'") == 1
+        assert "nodes" not in said.out
+        assert not out.exists()
+
+
+def test_a_mistyped_device_is_refused_before_a_robot_moves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `record` and `up`, with the code of wrong input."""
+    for words in (["record", f"out={tmp_path / 'data'}", "open=false"], ["up", "arm_sim"]):
+        checked = subprocess.run(
+            [sys.executable, "-m", "robo_rl", *words, "device=gamepd", "seconds=1"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert checked.returncode == 2, checked
+        assert "Unknown device 'gamepd'. Did you mean 'gamepad'?" in checked.stderr
+        assert "odes:" not in checked.stdout  # the list of what is started
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_robot_that_nothing_runs_is_refused_first(tmp_path: Path) -> None:
+    """The dataset of another robot is not what is wrong."""
+    config = RecordConfig(robot="sim_arm", out=str(tmp_path / "data"))
+    spec = spec_of(config, load_description("sim_arm"), simulated=True)
+    DatasetWriter.create(tmp_path / "data", spec, min_free_bytes=0).close()
+    with pytest.raises(ConfigError, match=r"Nothing runs 'ur5e' yet\. Give driver="):
+        check(replace(config, robot="ur5e"))
 
 
 def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:

@@ -184,6 +184,8 @@ def test_steering_takes_the_place_of_the_base_by_the_base_s_own_episodes(
     """A success of 13 of 24 exceeds that of the base with N(0, I), 41 of 104; the base itself, without noise
     and at its own planning interval, has 23 or 12 of 32.
     """
+    without = StageRecord("residual", 2784, None, None)
+    assert str(without) == "residual: no training episode was completed in 2784 steps"
     record = StageRecord("steering", 120, SuccessRate(41, 104), None)
     used = {"base": 40, "training": 80, "selection": 0}
     found = TuningResult(flow_policy(SPEC), 1.0, LearningCurve(), used, (), TrainingHistory(), (record,))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -247,6 +248,19 @@ def test_the_planned_steps_are_the_collected_ones(teacher: str, changes: dict[st
         rounds.update() if rounds.learns else rounds.collect()
     env.close()
     assert f"in {rounds.env_steps} environment steps" in rounds.plan()
+
+
+def test_the_plan_says_why_there_are_more_steps_than_were_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A teacher that corrects steps and executes 8 of a chunk: 4 times the steps."""
+    monkeypatch.setattr("robo_rl.apps.tuning.distill_rounds.corrects_steps", lambda teacher: True)
+    rounds = Rounds.__new__(Rounds)
+    rounds.config = DistillVerb(teacher="t", out="o", rollout_steps=300, round_steps=150, rounds=1)
+    rounds.teacher = cast(Any, SimpleNamespace(execute=8))
+    assert rounds.plan() == (
+        "States are collected in 1800 environment steps: 1200 of the teacher alone, then 600 with the head "
+        "in 1 round. These are 4 times rollout_steps= and round_steps=: the teacher corrects single "
+        "steps and gives one label per executed chunk."
+    )
 
 
 def test_the_bar_counts_the_collected_states(

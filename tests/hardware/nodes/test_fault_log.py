@@ -44,7 +44,7 @@ def test_irregular_states_give_two_reports(chunks: Bundle) -> None:
     assert len(said) == 1
     go_on(8.0, 0.02)
     assert len(said) == 2
-    assert said[1] == f"policy: over after 4.0 s, 20 times ({STALE})"
+    assert said[1] == f"policy: resolved; it occurred 20 times within 4.0 s: {STALE}"
 
 
 def test_silent_robot_and_its_return_are_reported_once() -> None:
@@ -57,7 +57,7 @@ def test_silent_robot_and_its_return_are_reported_once() -> None:
         log.end(3.0 + 0.02 * tick)
     assert (len(said), log.present) == (1, "")
     log.end(5.1)
-    assert said[1:] == [f"policy: over after 2.0 s ({STALE})"]
+    assert said[1:] == [f"policy: resolved; it lasted 2.0 s: {STALE}"]
 
 
 @pytest.mark.parametrize("pause_s", [0.1, 1.0])

@@ -1,0 +1,35 @@
+"""What Ctrl-C has left of a command that says nothing about it itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+KEPT = "what was committed before is kept"
+UNITS = {  # verbs of one training in `out`, and what its checkpoints count
+    "train": "update",
+    "pretrain": "update",
+    "finetune": "step",
+    "distill": "update",
+    "fly": "update",
+    "swarm": "update",
+}
+
+
+def stopped_words(verb: str, config: Any, began_s: float) -> str:
+    """Clause on a stopped command. config: its settings; None: not read yet. began_s: its start, as
+    `time.time()`.
+    """
+    if config is None:
+        return "nothing was started"
+    if verb == "evaluate":
+        return "no result"
+    if verb not in UNITS:
+        return KEPT
+    from robo_rl.runs.resumable import how_to_continue
+    from robo_rl.runs.run_dir import RunDir
+
+    file = Path(config.out) / "run.json"
+    if file.is_file() and (config.resume or file.stat().st_mtime >= began_s):  # else that of another run
+        return how_to_continue(RunDir(file.parent), UNITS[verb])
+    return "nothing was saved; the same command starts again"

@@ -1,0 +1,61 @@
+"""What Ctrl-C says that it has left of a command."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from robo_rl.apps import evaluate, train
+from robo_rl.apps.cli.main import main
+from robo_rl.apps.cli.stopped import stopped_words
+from robo_rl.conf.train import TrainConfig
+from robo_rl.runs.run_dir import RunDir
+
+
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_training_without_a_folder_has_saved_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while the data are read."""
+    monkeypatch.setattr(train, "train", interrupted)
+    assert main(["train", f"data={tmp_path}", f"out={tmp_path / 'run'}"]) == 130
+    said = capsys.readouterr().err
+    assert said == "robo-rl: stopped; nothing was saved; the same command starts again.\n"
+
+
+def test_an_evaluation_has_no_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It saves nothing before it is done."""
+    monkeypatch.setattr(evaluate, "run_evaluation", interrupted)
+    assert main(["evaluate", "policy=runs/base"]) == 130
+    assert capsys.readouterr().err == "robo-rl: stopped; no result.\n"
+
+
+def test_a_run_says_what_its_folder_holds(tmp_path: Path) -> None:
+    """Without a checkpoint, with one, and with the run of an earlier command in the same folder."""
+    began_s, out = time.time() - 1.0, str(tmp_path / "run")
+    config = TrainConfig(data="data", out=out)
+    with RunDir.create(out, config) as run:
+        assert "nothing was saved yet" in stopped_words("train", config, began_s)
+        with run.new_checkpoint(40) as folder:
+            (folder / "state").write_text("")
+        assert "saved update 40" in stopped_words("train", config, began_s)
+        assert "saved step 40" in stopped_words("finetune", config, began_s)
+    later_s = time.time() + 60.0
+    assert stopped_words("train", config, later_s).startswith("nothing was saved; the same command")
+    resumed = TrainConfig(data="data", out=out, resume=True)
+    assert "saved update 40" in stopped_words("train", resumed, later_s)
+
+
+def test_other_commands_say_what_is_true_for_them() -> None:
+    """An import commits episode by episode; before the settings are read nothing has begun."""
+    assert stopped_words("data import", SimpleNamespace(out="x"), 0.0) == "what was committed before is kept"
+    assert stopped_words("train", None, 0.0) == "nothing was started"
