@@ -206,10 +206,10 @@ def named_joints(bundle: Bundle) -> tuple[str, ...]:
     joints = action_joints(bundle.env.action.unit)
     if len(joints) != bundle.env.action.dim:
         raise CheckpointError(
-            f"The bundle '{bundle.name}' was made for {bundle.env.name}, whose actions are "
+            f"The bundle {bundle.folder} was made for {bundle.env.name}, whose actions are "
             f"'{bundle.env.action.unit}', not named joint positions in rad. It cannot drive an arm; train on "
             "an environment such as arm6/reach."
         )
     if fault := horizon_fault(bundle.chunk, bundle.chunk / bundle.env.control_hz):
-        raise CheckpointError(f"A chunk of the bundle '{bundle.name}' cannot be played: {fault}.")
+        raise CheckpointError(f"A chunk of the bundle {bundle.folder} cannot be played: {fault}.")
     return joints

@@ -23,13 +23,18 @@ def stopped_words(verb: str, config: Any, began_s: float) -> str:
     if config is None:
         return "nothing was started"
     if verb == "evaluate":
-        return "no result"
+        written = bool(config.out) and _written_since(Path(config.out), began_s)  # then it was filming
+        return f"the result is in {config.out}" if written else "no result"
     if verb not in UNITS:
         return KEPT
     from robo_rl.runs.resumable import how_to_continue
     from robo_rl.runs.run_dir import RunDir
 
     file = Path(config.out) / "run.json"
-    if file.is_file() and (config.resume or file.stat().st_mtime >= began_s):  # else that of another run
+    if _written_since(file, 0.0 if config.resume else began_s):  # else that of another run
         return how_to_continue(RunDir(file.parent), UNITS[verb])
     return "nothing was saved; the same command starts again"
+
+
+def _written_since(file: Path, began_s: float) -> bool:
+    return file.is_file() and file.stat().st_mtime >= began_s

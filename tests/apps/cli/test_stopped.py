@@ -39,6 +39,16 @@ def test_an_evaluation_has_no_result(
     assert capsys.readouterr().err == "robo-rl: stopped; no result.\n"
 
 
+def test_an_evaluation_that_films_has_a_result(tmp_path: Path) -> None:
+    """It writes out= before it films."""
+    result, began_s = tmp_path / "result.json", time.time() - 1.0
+    config = SimpleNamespace(out=str(result))
+    assert stopped_words("evaluate", config, began_s) == "no result"
+    result.write_text("{}")
+    assert stopped_words("evaluate", config, began_s) == f"the result is in {result}"
+    assert stopped_words("evaluate", config, time.time() + 60.0) == "no result"
+
+
 def test_a_run_says_what_its_folder_holds(tmp_path: Path) -> None:
     """Without a checkpoint, with one, and with the run of an earlier command in the same folder."""
     began_s, out = time.time() - 1.0, str(tmp_path / "run")

@@ -92,7 +92,7 @@ def seek_env(bundle: Bundle) -> SeekVecEnv:
     env = make_env(bundle.env.name, 1)
     if not isinstance(env, SeekVecEnv):
         raise CheckpointError(
-            f"The bundle '{bundle.name}' commands velocities for {bundle.env.name}; expected drone/seek."
+            f"The bundle {bundle.folder} commands velocities for {bundle.env.name}; expected drone/seek."
         )
     return env
 
