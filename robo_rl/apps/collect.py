@@ -27,10 +27,11 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
-from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.dataset_writer import DatasetWriter, never_filled
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
+from robo_rl.data.selection import select_episodes
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
 from robo_rl.runs.loaded_policy import worker_count
 from robo_rl.runs.next_step import train_on
@@ -40,6 +41,7 @@ from sim.registry import make_env, numbers_of, task_in, tasks_in
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 SILENT = 20  # attempts without any reported success or failure after which keep=success is given up
+MORE_SUCCESSES = "For successes, raise episodes= or max_episode_steps=, or lower the noise."
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 
 
@@ -70,8 +72,13 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
                 )
                 raise KeyboardInterrupt(kept) from stop
     if have < config.episodes:
-        print(f"{config.out}: {count_words(bar.n, collection.kept, collection.tried)}")
-    print(f"Next:   {train_on(config.out)}")
+        counts = count_words(bar.n, collection.kept, collection.tried)
+        print(f"{config.out}: {counts}{success_words(config, EpisodeStore(config.out))}")
+    if select_episodes(EpisodeStore(config.out), "unfailed").positions:
+        print(f"Next:   {train_on(config.out)}")
+    else:
+        print(f"No episode of {config.out} succeeded. {MORE_SUCCESSES}")
+        print(f"Next:   {train_on(config.out)} learn_from=all   (to learn from failures)")
     return 0
 
 
@@ -83,6 +90,16 @@ def count_words(total: int, kept: int, tried: int) -> str:
     return (
         f"{episodes} kept of {tried} tried" if kept == total else f"{episodes} ({kept} new, of {tried} tried)"
     )
+
+
+def success_words(config: CollectConfig, store: EpisodeStore) -> str:
+    """Successes in a dataset that keeps failures, too: ", 3 successes in the dataset"; empty where no episode
+    has a label.
+    """
+    labels = [episode.success for episode in store if episode.success is not None]
+    if config.keep != "all" or not labels:
+        return ""
+    return f", {counted(sum(labels), 'success', 'successes')} in the dataset"
 
 
 def origin_note(config: CollectConfig, store: EpisodeStore) -> str:
@@ -126,11 +143,15 @@ def _origin(key: str, note: Mapping[str, Any]) -> str:
 
 
 def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
-    """Writer of the dataset in `out`, which is created if absent."""
-    if (Path(config.out) / DATASET_JSON).exists():
-        return DatasetWriter.open(config.out, spec)
+    """Writer of the dataset in `out`, which is created if absent or without any episode: an earlier command
+    whose episodes all failed may have had other settings.
+    """
+    root = Path(config.out)
+    if (root / DATASET_JSON).exists() and not never_filled(root):
+        return DatasetWriter.open(root, spec)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
-    return DatasetWriter.create(config.out, spec, image_codec=codec, stamps=(), info={"commit": commit()})
+    note = {"commit": commit()}
+    return DatasetWriter.create(root, spec, image_codec=codec, stamps=(), info=note, renew=True)
 
 
 class Shares:

@@ -73,7 +73,7 @@ def test_other_settings_for_a_dataset_that_has_episodes_are_named(
     assert f"{out}: 2 episodes (1 new, of 1 tried)" in said
 
 
-def test_failures_are_counted_but_not_kept(tmp_path: Path) -> None:
+def test_failures_are_counted_but_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An expert that cannot succeed in 5 steps: a sentence after the permitted attempts; keep=all keeps
     them.
     """
@@ -84,6 +84,31 @@ def test_failures_are_counted_but_not_kept(tmp_path: Path) -> None:
     store = EpisodeStore(tmp_path / "all")
     assert [episode.meta.success for episode in store] == [False] * 3
     assert not any(episode.terminated.any() for episode in store)
+    said = capsys.readouterr().out
+    assert "3 episodes kept of 3 tried, 0 successes in the dataset" in said
+    assert "For successes, raise episodes=" in said
+    assert "learn_from=all   (to learn from failures)" in said  # train refuses it otherwise
+    collect.main(collect_config(tmp_path / "some", episodes=1, keep="all"))
+    said = capsys.readouterr().out
+    assert ", 1 success in the dataset" in said
+    assert "learn_from" not in said
+
+
+def test_a_dataset_without_episodes_takes_other_settings(tmp_path: Path) -> None:
+    """Those that the refusal of a command whose episodes all failed advises; not beside files of others."""
+    out = tmp_path / "data"
+    with pytest.raises(EnvError, match="raise max_episode_steps="):
+        collect.main(collect_config(out, max_episode_steps=5, attempts=3))
+    (out / "notes.txt").touch()
+    with pytest.raises(DataError, match="max_episode_steps: 5, expected 60"):
+        collect.main(collect_config(out, max_episode_steps=60, episodes=1))
+    (out / "notes.txt").unlink()
+    assert collect.main(collect_config(out, max_episode_steps=60, episodes=1)) == 0
+    assert [episode.success for episode in EpisodeStore(out)] == [True]
+    assert EpisodeStore(out).spec.max_episode_steps == 60
+    assert not [fault for fault in validate(out) if fault.severity == "error"]
+    with pytest.raises(DataError, match="max_episode_steps: 60, expected 70"):
+        collect.main(collect_config(out, max_episode_steps=70, episodes=2))
 
 
 def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:

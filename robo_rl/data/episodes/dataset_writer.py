@@ -59,20 +59,22 @@ class DatasetWriter:
         min_free_bytes: int = 2**30,
         durable: bool = True,
         info: Mapping[str, Any] | None = None,
+        renew: bool = False,
     ) -> DatasetWriter:
         """Create an empty dataset.
 
         stamps: names of the per-frame time stamps [ns]; each of several cameras can have its own,
         "t_capture_ns.<camera>". min_free_bytes, durable: see `RecordOptions`. info: free JSON (robot, place,
-        commit). Raises DataError if `path` exists or for a contract that cannot be stored, DiskFullError
-        below `min_free_bytes`. Nothing is created before everything is checked.
+        commit). renew: replace a dataset without any episode (`never_filled`). Raises DataError if
+        `path` exists or for a contract that cannot be stored, DiskFullError below `min_free_bytes`. Nothing
+        is created before everything is checked.
         """
         root = Path(path)
-        refuse_taken(root)
+        refuse_taken(root, renew=renew)
         meta = _checked(DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info)))
         make_folder(root)
         lock = FolderLock(root, "dataset")
-        refuse_taken(root)  # another process may have made it before the lock was acquired
+        refuse_taken(root, renew=renew)  # another process may have made it before the lock was acquired
         require_free(root, min_free_bytes)
         with report_full_disk(root, "the new dataset"):
             make_folder(root / EPISODES)
@@ -156,9 +158,21 @@ def check_contract_of(root: Path, found: EnvSpec, env: EnvSpec) -> None:
         )
 
 
-def refuse_taken(root: Path) -> None:
-    """Raise DataError if a new dataset cannot be created because the path is taken."""
-    if not root.exists():
+def never_filled(root: Path) -> bool:
+    """True for a dataset without any episode, also without an unfinished one, and without other files."""
+    if not (root / DATASET_JSON).exists():
+        return False
+    DatasetMeta.load(root)  # of another format, it might keep its episodes elsewhere
+    own = {DATASET_JSON, EPISODES, STAGING, LOCK_FILE}
+    staged = (root / STAGING).is_dir() and any(path.is_dir() for path in (root / STAGING).iterdir())
+    return not numbers(root) and not staged and all(path.name in own for path in root.iterdir())
+
+
+def refuse_taken(root: Path, *, renew: bool = False) -> None:
+    """Raise DataError if a new dataset cannot be created because the path is taken. renew: one without any
+    episode does not count.
+    """
+    if not root.exists() or (renew and never_filled(root)):
         return
     if not root.is_dir():
         raise DataError(
