@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from policies.base.noise import EpisodeNoise
-from policies.checkpoint import check_compatible, load_policy, save_policy
+from policies.checkpoint import load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.privileged import check_measurable
@@ -28,6 +28,7 @@ from robo_rl.core.settings import free_keys
 from robo_rl.eval.rollout import compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.runs.loaded_policy import (
+    check_fits,
     find_policy,
     trained_env_spec,
     trained_noise,
@@ -52,7 +53,7 @@ def main(config: DistillVerb) -> int:
     if said := unread_sentence(folder, unread_in(folder, name)):
         print(said)
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
-        check_compatible(teacher, env.spec)
+        check_fits(teacher, folder, env.spec, "teacher")
         free = free_keys("distill")
         with RunDir.create(
             config.out, config, resume=config.resume, overwrite=config.overwrite, free=free

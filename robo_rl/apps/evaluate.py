@@ -159,8 +159,8 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
     with closing(make_env(name, lanes, workers, **env_options(config))) as env:
-        for actor in policies:
-            actor.check(env.spec)
+        for label, actor in zip(("policy", "against"), policies, strict=False):
+            actor.check(env.spec, label)
         results = {
             label: measure(config, actor, env, shown, name)
             for actor, label, shown in zip(

@@ -228,7 +228,9 @@ def make_demonstrator(
     )
     if config.takeover_from is None:
         return teacher
-    return TakeoverDemonstrator(_acting(config, config.takeover_from, env), teacher, _takeover(config, env))
+    return TakeoverDemonstrator(
+        _acting(config, config.takeover_from, env, "takeover_from"), teacher, _takeover(config, env)
+    )
 
 
 def _function(config: CollectConfig, env: VecEnv, function: Function) -> ExpertDemonstrator:
@@ -255,10 +257,10 @@ def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstra
     return ExpertDemonstrator(make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs)
 
 
-def _acting(config: CollectConfig, path: str, env: VecEnv) -> PolicyDemonstrator:
+def _acting(config: CollectConfig, path: str, env: VecEnv, given: str = "policy") -> PolicyDemonstrator:
     """A trained policy. `noise` scales its initial noise, unless it is that of an expert's actions."""
     device = torch.device("cpu") if config.takeover > 0.0 else pick_device(config.device)
-    actor = _fitting(path, device, env)
+    actor = _fitting(path, device, env, given)
     scale = actor.noise if config.noise is None or config.policy is None else config.noise
     return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), _noise(actor.policy, scale))
 
@@ -282,10 +284,10 @@ def _hybrid(config: CollectConfig, env: VecEnv) -> HybridDemonstrator:
     return HybridDemonstrator(policy, policy.base, noise, _takeover(config, env))
 
 
-def _fitting(path: str, device: torch.device, env: VecEnv) -> LoadedPolicy:
+def _fitting(path: str, device: torch.device, env: VecEnv, given: str = "policy") -> LoadedPolicy:
     """A policy that fits the environment; prints a line if it does not know all words of its instruction."""
     actor = open_policy(path, device)
-    actor.check(env.spec)
+    actor.check(env.spec, given)
     if said := unread_sentence(actor.folder, unread_in(actor.folder, env.spec.name)):
         print(said)
     return actor

@@ -66,24 +66,34 @@ class LoadedPolicy:
         """
         self._actor.reset(lanes, seeds)
 
-    def check(self, env: EnvSpec) -> None:
-        """Raise CheckpointError, with the reason, if the policy does not fit `env`."""
+    def check(self, env: EnvSpec, given: str = "policy") -> None:
+        """Raise CheckpointError, with the reason, if the policy does not fit `env`. given: the setting that
+        names the policy.
+        """
         if isinstance(self.policy, RemotePolicy):
             self.policy.check(env)
         elif (self.folder / MANIFEST).is_file():
             told = isinstance(self.policy, ToldPolicy)
             check_env(load_bundle(self.folder), with_instruction(env) if told else env)
         else:
-            try:
-                check_compatible(self.policy, env)
-            except CheckpointError as error:
-                told = isinstance(self.policy, ToldPolicy)
-                other = _of_another_embodiment(self.folder, with_instruction(env) if told else env)
-                if other is None:
-                    raise
-                raise CheckpointError(
-                    f"{error} The same run trained a policy that fits: policy={other}"
-                ) from None
+            check_fits(self.policy, self.folder, env, given)
+
+
+def check_fits(
+    policy: ChunkPolicy, folder: Path, env: EnvSpec, given: str, dataset: str | None = None
+) -> None:
+    """`check_compatible`; of a run of several embodiments, the error names the policy that fits.
+
+    folder: of the policy. given: the setting that names it, such as base.
+    """
+    try:
+        check_compatible(policy, env, dataset)
+    except CheckpointError as error:
+        told = isinstance(policy, ToldPolicy)
+        other = _of_another_embodiment(folder, with_instruction(env) if told else env)
+        if other is None:
+            raise
+        raise CheckpointError(f"{error} The same run trained a policy that fits: {given}={other}") from None
 
 
 def _of_another_embodiment(folder: Path, env: EnvSpec) -> Path | None:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from policies.base.generative import GenerativePolicy
-from policies.checkpoint import check_compatible, load_policy
+from policies.checkpoint import load_policy
 from policies.registry import SavedPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.vla.policy import VlaPolicy
@@ -21,7 +21,7 @@ from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE
 from robo_rl.data.store import EpisodeStore
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.loaded_policy import check_fits, find_policy, trained_env_spec
 from sim.engines.table import takes_option
 from sim.registry import make_env, option_of
 
@@ -38,11 +38,11 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         policy = load_policy(folder)
         env = config.env or trained_env_spec(folder).name
         with closing(make_env(env, 1, **env_options(config))) as probe:
-            check_compatible(policy, probe.spec)
+            check_fits(policy, folder, probe.spec, "base")
         if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
             told = INSTRUCTION in policy.obs_spec
             demos = EpisodeStore(config.demos, complete_only=True, tell_task=told)
-            check_compatible(policy, demos.spec, config.demos)
+            check_fits(policy, folder, demos.spec, "base", config.demos)
             if not len(demos):
                 raise DataError(
                     f"{config.demos} holds no complete episode. Record some first, or leave out demos=."

@@ -95,7 +95,7 @@ def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> 
         for engine in engines:
             lanes = min(_LANES, config.starts)
             with closing(make_env(with_option(actor.env, "engine", engine), lanes)) as env:
-                actor.check(env.spec)
+                actor.check(env.spec, "bundle" if config.run is None else "run")
                 noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), actor.noise)
                 found = evaluate(env, actor.policy, ChunkExecutor, noise, seeds, bar.update)
             results.append(

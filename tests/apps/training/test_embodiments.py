@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +14,21 @@ import torch
 
 from policies.checkpoint import load_policy
 from policies.vla.config import VlaConfig
-from robo_rl.apps import train
+from robo_rl.apps import distill, evaluate, train
 from robo_rl.apps.hub.contents import contents_of
 from robo_rl.apps.training.embodiments import folder_names
 from robo_rl.apps.training.train_data import TrainData
+from robo_rl.apps.tuning import start
+from robo_rl.conf.distill import DistillVerb
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.core.text.instruction import with_instruction
 from robo_rl.data.store import DatasetWriter
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.loaded_policy import open_policy
 from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.resumable import RunSession
@@ -90,6 +98,34 @@ def test_each_robot_has_a_policy_of_its_own(robots: Path, capsys: pytest.Capture
     with pytest.raises(CheckpointError, match="Observation 'state'") as refused:
         open_policy(run, torch.device("cpu")).check(replace(env, action=ActionSpec((-9.0,) * 4, (9.0,) * 4)))
     assert "fits" not in str(refused.value)
+
+
+def test_every_verb_names_the_policy_that_fits_by_its_own_setting(
+    robots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert train.main(config(robots, "both")) == 0
+    run = str(robots / "both")
+    other = f"{run}/policies/copter"
+    fits = "The same run trained a policy that fits: {}=" + f"{re.escape(other)}$"
+    env = SimpleNamespace(spec=with_instruction(COPTER), close=lambda: None)
+    for module in (start, distill, evaluate):
+        monkeypatch.setattr(module, "make_env", lambda *_, **__: env)
+    given: dict[str, Any] = {"env": "robot/copter", "out": str(robots / "out")}
+    with pytest.raises(CheckpointError, match=fits.format("base")):
+        start.load_base(FinetuneVerb(base=run, **given))
+    with pytest.raises(CheckpointError, match=fits.format("teacher")):
+        distill.main(DistillVerb(teacher=run, **given))
+    compared = EvaluateConfig(other, against=run, env="robot/copter", device="cpu")
+    with pytest.raises(CheckpointError, match=fits.format("against")):
+        evaluate.run_evaluation(compared)
+    with pytest.raises(CheckpointError, match=fits.format("policy")):
+        evaluate.run_evaluation(replace(compared, policy=run, against=other))
+    env.spec = with_instruction(ARM)
+    method = MethodConfig(mix=MixConfig(online=0.5, demo=0.5))
+    given |= {"env": "robot/arm", "demos": str(robots / "copter"), "method": method}
+    with pytest.raises(CheckpointError, match=fits.format("base")):
+        start.load_base(FinetuneVerb(base=run, **given))
+    assert not (robots / "out").exists()
 
 
 def test_where_to_act_is_learned_of_the_robots_whose_data_tell_it(
