@@ -58,9 +58,7 @@ def write_bundle(
     safety filter. example: see `export_policy`. instruction: what a vision-language-action policy does if a
     robot is asked for nothing else.
     """
-    check_measurable(policy, "A bundle")
-    _check_instruction(policy, instruction)
-    _check_target(folder)
+    check_bundle(folder, policy, instruction)
     _check_measured(measured)
     _clear(folder, "partial")
     partial = folder.with_name(f".{folder.name}.partial.{os.getpid()}")
@@ -113,6 +111,13 @@ def _manifest(
         "versions": versions(),
         "commit": commit(),
     }
+
+
+def check_bundle(folder: Path, policy: SavedPolicy, instruction: str | None) -> None:
+    """Raise ConfigError for a folder, a policy or an instruction that a bundle cannot have; takes no time."""
+    check_measurable(policy, "A bundle")
+    _check_instruction(policy, instruction)
+    _check_target(folder)
 
 
 def _check_target(folder: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, Bundle, Noise
-from policies.deploy.bundle_writer import write_bundle
+from policies.deploy.bundle_writer import check_bundle, write_bundle
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.vla.packed import has_prefix
 from robo_rl.conf.schema import ExportConfig
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.missing_rate import missing_rate
@@ -57,8 +58,10 @@ def write(config: ExportConfig, say: Callable[[str], None] | None = None) -> tup
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
     policy = load_policy(folder)
+    check_bundle(out, policy, config.instruction)
     if say is not None and has_prefix(policy):
-        say(f"Writing the graphs of prefix and head of {folder}: about a minute of one core.")
+        time = "about a minute" if memory_shape(policy) is None else "several minutes"
+        say(f"Writing the graphs of prefix and head of {folder}: {time} of one core.")
     same = measured is None or measured["noise"] == (0.0 if noise == "zero" else 1.0)
     if not same and takes_noise(policy):
         measured = None  # measured with the other noise, so not valid for this bundle

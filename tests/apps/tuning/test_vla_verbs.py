@@ -16,11 +16,13 @@ from policies.checkpoint import load_policy, save_policy
 from policies.deploy.bundle import load_bundle
 from policies.told import ToldPolicy
 from policies.vla.policy import VlaPolicy
+from robo_rl.apps import export
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.store import DatasetWriter
@@ -104,6 +106,28 @@ def test_distill_reports_every_task(base: Path, tmp_path: Path, capsys: pytest.C
     }
     assert robo_rl(["distill", f"teacher={out}", f"out={tmp_path / 'again'}"]) == 2
     assert "already decides in a single step" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("memory", "time"), [(0, "about a minute"), (2, "several minutes")])
+def test_export_names_its_time_after_its_checks(
+    memory: int, time: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A memory makes the graphs larger. What is refused is refused before a sentence on the time."""
+    save_policy(tmp_path / "policy", small_vla(memory=memory), {})
+    policy, said = str(tmp_path / "policy"), list[str]()
+    with pytest.raises(ConfigError, match="knows no word"):
+        export.write(ExportConfig(policy, str(tmp_path / "bundle"), instruction="zzz qqq"), said.append)
+    with pytest.raises(ConfigError, match="exists and is not a bundle"):
+        export.write(ExportConfig(policy, policy), said.append)
+    assert not said
+
+    def graphs(*_: object, **__: object) -> None:
+        raise RoboRLError("enough")
+
+    monkeypatch.setattr(export, "write_bundle", graphs)
+    with pytest.raises(RoboRLError, match="enough"):
+        export.write(ExportConfig(policy, str(tmp_path / "bundle")), said.append)
+    assert [f"{time} of one core." in each for each in said] == [True]
 
 
 @pytest.mark.slow
