@@ -15,6 +15,7 @@ from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.remote import opened_cluster
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base
+from robo_rl.apps.tuning.stores import check_replayed
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.settings import free_keys
 from robo_rl.runs.run_dir import RunDir
@@ -40,6 +41,7 @@ def main(config: FinetuneVerb) -> int:
 def _finetune(config: FinetuneVerb) -> int:
     base = load_base(config)
     check_together(config.method, build_map(config.method.map, base), base)
+    check_replayed(config.method, base, config)
     check_pictures_fit(config, base)
     free = free_keys("finetune")
     again: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite}

@@ -29,6 +29,7 @@ from robo_rl.rl.demo_outcomes import (
 )
 from robo_rl.rl.progress.shaping import PotentialShaping
 
+WITHOUT_DEMOS = "set method.mix.demo=0 method.mix.online=1"
 _BLOCK_ROWS = 256  # observations per batch of the base's encoder
 
 
@@ -68,15 +69,8 @@ def demo_replay(
     ConfigError for steering with critics of the noise, which is unknown for a demonstrated action, for a base
     with a memory, and if no episode succeeded.
     """
-    if memory_shape(base) is not None:
-        raise ConfigError(
-            "Demonstrations hold no memory of decisions, which the base reads. Set method.mix.demo=0 "
-            "method.mix.online=1."
-        )
     check_noise_is_known(steering=isinstance(action_map, LatentMap), noise_aliased=noise_aliased)
-    every = list(episodes)
-    chosen = chosen_episodes(every, failed=outcome_of is take_over_outcome)
-    _check_chosen(every, chosen, outcome_of, human_only=human_only)
+    chosen = replayable(episodes, base, outcome_of, human_only=human_only)
     ring = None if frames is None else frames(chosen)
     store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device, frames=ring)
     for index, episode in enumerate(chosen):
@@ -103,30 +97,39 @@ def chosen_episodes(episodes: Iterable[DemoEpisode], *, failed: bool = False) ->
     return [each for each in episodes if (failed or each.success is not False) and each.frames > 0]
 
 
-def _check_chosen(
-    every: list[DemoEpisode],
-    chosen: list[DemoEpisode],
+def replayable(
+    episodes: Iterable[DemoEpisode],
+    base: ChunkPolicy,
     outcome_of: Callable[[DemoEpisode], DemoOutcome],
     *,
     human_only: bool,
-) -> None:
-    """Raise ConfigError for episodes that teach nothing."""
+    without: str = WITHOUT_DEMOS,
+) -> list[DemoEpisode]:
+    """Episodes that `demo_replay` holds. Raises ConfigError for a base with a memory, and for episodes that
+    teach nothing. without: what to do instead, for the message.
+    """
+    if memory_shape(base) is not None:
+        raise ConfigError(
+            "Demonstrations hold no memory of decisions, which the base reads: to learn without "
+            f"demonstrations, {without}."
+        )
+    every = list(episodes)
+    chosen = chosen_episodes(every, failed=outcome_of is take_over_outcome)
     if not chosen:
         raise ConfigError(
-            f"None of the {len(every)} demonstrations succeeded. Record successful ones, or set "
-            "method.mix.demo=0 method.mix.online=1."
+            f"None of the {len(every)} demonstrations succeeded. Record successful ones, or {without}."
         )
     if outcome_of is recorded_outcome and not any(np.any(episode.reward) for episode in chosen):
         raise ConfigError(
             "The demonstrations hold no rewards, but this environment gives a reward at every step. Train "
-            "with reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
-            "method.mix.online=1."
+            f"with reward=sparse if the environment has it; or, to learn without demonstrations, {without}."
         )
     if human_only and not any(np.any(episode.intervention) for episode in chosen):
         raise ConfigError(
             f"In none of the {len(chosen)} episodes of demos= did a human take over. Set "
             "method.demo_steps=all, or give episodes with interventions."
         )
+    return chosen
 
 
 def _add(

@@ -25,7 +25,8 @@ from robo_rl.apps.tuning.encoders.pictures import (
     size_words,
 )
 from robo_rl.apps.tuning.maps import packs_prefixes
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.apps.tuning.start import env_name
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.conditioning import empty_memory
 from robo_rl.core.errors import ConfigError
@@ -33,12 +34,18 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
-from robo_rl.rl.demo_outcomes import recorded_outcome, success_outcome, take_over_outcome
-from robo_rl.rl.demos import check_noise_is_known, chosen_episodes, demo_replay
+from robo_rl.rl.demo_outcomes import (
+    DemoEpisode,
+    DemoOutcome,
+    recorded_outcome,
+    success_outcome,
+    take_over_outcome,
+)
+from robo_rl.rl.demos import WITHOUT_DEMOS, check_noise_is_known, chosen_episodes, demo_replay, replayable
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.running import RewardTransform
-from sim.registry import longest_instruction
+from sim.registry import has_dense_reward, longest_instruction
 
 INTERVENTION_REWARD = -1.0  # reward of the step before a human takes over (RLIF)
 
@@ -84,6 +91,30 @@ def check_demos(method: MethodConfig, given: bool) -> None:
             f"method={method.name} replays demonstrations: give demos=<dataset>, or train without them "
             "by method.mix.demo=0 method.mix.online=1."
         )
+
+
+def outcomes_of(method: MethodConfig, *, dense_reward: bool) -> Callable[[DemoEpisode], DemoOutcome]:
+    """Rewards and ends of demonstrations, see `demo_replay`."""
+    if method.reward_source == "interventions":
+        return take_over_outcome
+    return recorded_outcome if dense_reward else success_outcome
+
+
+def check_replayed(
+    method: MethodConfig,
+    base: SavedPolicy,
+    config: FinetuneVerb,
+    without: str = WITHOUT_DEMOS,
+) -> None:
+    """Raise ConfigError for demonstrations of a run that the method would replay and cannot: before anything
+    is created. without: what to do instead, for the message.
+    """
+    if (demos := config.demos) is None or method.mix.demo == 0.0 or method.algorithm in ON_POLICY:
+        return
+    outcome_of = outcomes_of(method, dense_reward=has_dense_reward(env_name(config), config.reward))
+    human = method.demo_steps == "human"
+    store = EpisodeStore(demos, complete_only=True)
+    replayable(store, base, outcome_of, human_only=human, without=without)
 
 
 def size_of(
@@ -134,12 +165,9 @@ def build_stores(
         }
     if replayed is not None:
         check_compatible(base, replayed.spec, str(replayed.path))
-        gamma, reward, outcome_of = method.learner.gamma, reward_transform(method), success_outcome
-        scale = reward.scale
-        if reward.before_intervention is not None:
-            scale, outcome_of = reward.before_intervention, take_over_outcome
-        elif dense_reward:
-            outcome_of = recorded_outcome
+        gamma, reward = method.learner.gamma, reward_transform(method)
+        outcome_of = outcomes_of(method, dense_reward=dense_reward)
+        scale = reward.scale if reward.before_intervention is None else reward.before_intervention
         if outcome_of is take_over_outcome and method.mix.online == 0.0:
             _check_take_overs(replayed)
         stores["demo"] = demo_replay(

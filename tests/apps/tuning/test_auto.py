@@ -18,7 +18,7 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning import comparison, loop, report, start, training_lanes
+from robo_rl.apps.tuning import comparison, loop, report, start, stores, training_lanes
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
 from robo_rl.apps.tuning.start import with_planning_interval
@@ -70,7 +70,8 @@ def base(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Path
     """Factory of the toy task under every environment name."""
     for module in (plan, stages, comparison, start, loop, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-    monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
+    for module in (loop, stores):
+        monkeypatch.setattr(module, "has_dense_reward", lambda *_: False)
     return made
 
 

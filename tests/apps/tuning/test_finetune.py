@@ -331,6 +331,32 @@ def test_empty_demonstrations_leave_no_run(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("residual", "Record successful ones, or set method.mix.demo=0 method.mix.online=1."),
+        ("auto", "Record successful ones, or leave out demos=."),
+    ],
+)
+def test_demonstrations_that_all_failed_leave_no_run(
+    method: str, words: str, base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of method=auto, which would train stages without them first."""
+    spec = EpisodeStore(base[0]).spec
+    obs = {key: np.zeros(array.shape, array.dtype) for key, array in spec.obs.items()}
+    writer = DatasetWriter.create(tmp_path / "failed", spec, stamps=())
+    with writer.episode() as episode:
+        episode.add(obs, np.zeros(spec.action.dim, np.float32), reward=0.0)
+        episode.commit(success=False, final_obs=obs)
+    writer.close()
+    given = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={tmp_path / 'failed'}"]
+    assert robo_rl(["finetune", *given, f"method={method}"]) == 2
+    said = capsys.readouterr().err
+    assert "None of the 1 demonstrations succeeded" in said
+    assert words in said
+    assert not (tmp_path / "x").exists()
+
+
 def test_a_learner_that_does_not_fit_its_map_leaves_no_run(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
-from robo_rl.apps.tuning import comparison, evaluations, loop, report, start
+from robo_rl.apps.tuning import comparison, evaluations, loop, report, start, stores
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
@@ -42,7 +42,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy task under every environment name."""
     for module in (comparison, start, loop, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-    monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
+    for other in (loop, stores):
+        monkeypatch.setattr(other, "has_dense_reward", lambda *_: False)
 
 
 @pytest.fixture(scope="module")

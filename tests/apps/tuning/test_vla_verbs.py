@@ -16,7 +16,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.deploy.bundle import load_bundle
 from policies.told import ToldPolicy
 from policies.vla.policy import VlaPolicy
-from robo_rl.apps import export
+from robo_rl.apps import export, finetune
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
@@ -26,6 +26,7 @@ from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.store import DatasetWriter
+from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.run_dir import RunDir
 from sim.adapters.metaworld_words import CAMERAS, SharedRenderer
@@ -178,6 +179,25 @@ def test_auto_refers_to_its_base(base: Path, tmp_path: Path, monkeypatch: pytest
     assert (out / "residual" / "run").is_dir()
     assert not (out / "residual" / "base").exists()
     assert json.loads((out / "results.json").read_text())["tasks"]
+
+
+def test_a_memory_and_demonstrations_leave_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the run's folder is created; without their share the run starts."""
+    DatasetWriter.create(tmp_path / "data", SPEC).close()
+    monkeypatch.setattr(finetune, "load_base", lambda _: small_vla(memory=2))
+    where = {"base": "runs/base", "demos": str(tmp_path / "data"), "out": str(tmp_path / "run")}
+    config = FinetuneVerb(env="metaworld/reach-v3", method=plan.stage_method("residual"), **where)
+    with pytest.raises(ConfigError, match=r"no memory of decisions.* set method\.mix\.demo=0"):
+        finetune._finetune(config)
+    assert not (tmp_path / "run").exists()
+
+    def started(*_: object) -> None:
+        raise RoboRLError("enough")
+
+    monkeypatch.setattr(finetune, "keep_tuning_inputs", started)
+    config.method.mix = MixConfig()
+    with pytest.raises(RoboRLError, match="enough"):
+        finetune._finetune(config)
 
 
 @pytest.mark.parametrize("lanes", [3, 16])

@@ -18,6 +18,7 @@ from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base, with_planning_interval
+from robo_rl.apps.tuning.stores import check_replayed
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
@@ -73,6 +74,8 @@ def check_auto(config: FinetuneVerb) -> None:
 def finetune_auto(config: FinetuneVerb) -> int:
     """Train by the recipe that suits the environments, and save the best policy in `out`/policy."""
     base = load_base(config)
+    if memory_shape(base) is None:  # a base with a memory replays none
+        check_replayed(stage_method("residual"), base, config, without="leave out demos=")
     free = free_keys("finetune")
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
