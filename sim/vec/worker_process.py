@@ -14,10 +14,9 @@ from multiprocessing import reduction
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.packages import OURS
 from robo_rl.core.plugins import PLUGINS
-from sim.render.gl import check_gl_name
 from sim.vec.lane import MakeLane
 from sim.vec.worker_main import Connection, run_worker
 
@@ -69,7 +68,9 @@ class SimWorker:
 
 
 def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
-    """Start a worker process. Raises ConfigError when `make_lane` cannot be pickled."""
+    """Start a worker process. Raises ConfigError when `make_lane` cannot be pickled, EnvError when a module
+    that all workers need cannot be imported.
+    """
     # A fork server, not spawn: torch, NumPy and the simulator are imported once, and a worker starts in
     # milliseconds. Not fork: the parent may hold threads and a GPU.
     context = mp.get_context("forkserver")
@@ -85,9 +86,11 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
             f"make_lane cannot be sent to worker processes ({error}). Use a module-level function or a "
             "dataclass instead of a lambda or a local function, or num_workers=0."
         ) from error
-    except EOFError:
-        check_gl_name()  # the fork server could not import MuJoCo
-        raise
+    except EOFError as error:
+        raise EnvError(
+            "Simulator workers cannot be started: an import failed in the process that starts them, see the "
+            "lines above."
+        ) from error
     theirs.close()
     worker = SimWorker(process, conn, os.memfd_create("stacks"), first, count)
     with suppress(OSError):  # a worker that died at once is reported by the first wait
