@@ -26,7 +26,8 @@ SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
-TEACHERS = (*BASES, "imported_diffusion", "steered", "residual", "best_of")  # kinds that can be distilled
+TUNED = ("steered", "residual", "best_of")  # kinds of fine-tuned policies over a base, which can be distilled
+TEACHERS = (*BASES, "imported_diffusion", *TUNED)  # kinds that can be distilled, see `can_be_distilled`
 HEADS = ("single_step", "direct", "one_step")  # kinds that decide in one call
 STEERABLE = (*BASES, "imported_diffusion")  # kinds whose noise can be chosen
 FLIGHTS = ("flight", "swarm")  # kinds of policies that are run in another simulator next
@@ -83,9 +84,36 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind == "privileged":  # no robot sees the true state
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
         return command("collect", policy=policy, env=trained_env_spec(folder).name, **taught)
-    if kind not in TEACHERS:  # one of the user's own
+    if not can_be_distilled(data):
         return command("export", policy=policy, out=bundle)
     return command("distill", teacher=policy, env=_told_env(folder, data), out=free_path(home / "head"))
+
+
+def can_be_distilled(policy: Mapping[str, Any]) -> bool:
+    """True for teachers that `robo-rl distill` takes, by their kind and that of the base below.
+
+    policy: content of its policy.json.
+    """
+    base = _bottom(policy)
+    if base["kind"] != "vla":
+        return base["kind"] in TEACHERS
+    vla = base["config"]["vla"]
+    return vla.get("head") != "tokens" and not vla.get("memory") and vla["process"]["steps"] > 1
+
+
+def _bottom(policy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Kind and configuration of the base below all fine-tuning."""
+    while policy["kind"] in TUNED:
+        policy = policy["config"]["base"]
+    return policy
+
+
+def _described(place: str | Path | None) -> dict[str, Any] | None:
+    """Content of policy.json of a policy folder, run or checkpoint; None for one that is gone."""
+    try:
+        return read_policy_json(find_policy(str(place)))
+    except RoboRLError:
+        return None
 
 
 def _told_env(folder: Path, policy: Mapping[str, Any]) -> str | None:
@@ -140,9 +168,9 @@ def after_tuning(
 ) -> str:
     """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base.
 
-    A policy that decides in a single step is exported, and one that sees the true state teaches another
-    one. test: of the base to the result, by returns where the environment reports no success. A confirmation
-    has episodes of another seed: the run's own are those whose luck is in doubt.
+    A policy that decides in a single step or cannot be distilled is exported, and one that sees the true
+    state teaches another one. test: of the base to the result, by returns where the environment reports no
+    success. A confirmation has episodes of another seed: the run's own are those whose luck is in doubt.
     """
     # an instruction in the environment's name is not part of the policy's contract
     env = config.env if config.env is not None and f"{INSTRUCTION}=" in config.env else None
@@ -155,13 +183,14 @@ def after_tuning(
     if config.method.privileged and gained:
         return _teaching(config, run)
     if gained and test.p_value < SIGNIFICANT:
-        if config.method.map.kind == "head":  # it decides in a single step already
+        made = _described(run)
+        if config.method.map.kind == "head" or (made is not None and not can_be_distilled(made)):
             return command("export", policy=run, out=run / "bundle")
         return command("distill", teacher=run, env=env, out=head)
     if gained:
         more = command("evaluate", policy=run, against=config.base, **confirmation)
         return f"{more}   (the gain over the base may be chance)"
-    keep = f"{command('distill', teacher=config.base, env=env, out=head)}   (keep the base)"
+    keep = f"{_use_of_base(config.base, env, head)}   (keep the base)"
     if not by_return and before.rate >= GOOD_ENOUGH:
         return keep
     steps = config.env_steps or config.method.env_steps
@@ -175,6 +204,15 @@ def after_tuning(
         ways.append(f"{tried}   (docs/methods.md)")
     ways.append(keep if by_return or before.k else BETTER_BASE)
     return INDENT.join(ways)
+
+
+def _use_of_base(base: str | None, env: str | None, head: Path) -> str:
+    """Distillation of a base into `head`; the export of one that cannot be distilled."""
+    known = _described(base)
+    if known is None or can_be_distilled(known):
+        return command("distill", teacher=base, env=env, out=head)
+    policy, _, bundle = _places_of(find_policy(str(base)))
+    return command("export", policy=policy, out=free_path(bundle))
 
 
 def _other_method(config: FinetuneVerb) -> dict[str, str] | None:

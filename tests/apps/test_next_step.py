@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +16,18 @@ import pytest
 from policies.checkpoint import save_policy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.cli.settings_file import expand
 from robo_rl.apps.evaluate import Evaluation, next_step
+from robo_rl.apps.tuning.distill_rounds import check_head
 from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
@@ -37,6 +43,7 @@ from robo_rl.runs.next_step import (
 )
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
+from tests.policies.small_vla import small_vla, token_vla
 from tests.rl.worlds import SPEC
 
 METHOD = """algorithm: off_policy
@@ -89,6 +96,35 @@ def test_a_tuned_policy_is_distilled_once_it_succeeds(tmp_path: Path) -> None:
     save_policy(tmp_path / "policy", ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.3)))
     assert after_evaluation(tmp_path / "policy", SuccessRate(1, 1)).startswith("robo-rl distill teacher=")
     assert "no episode succeeded" in after_evaluation(tmp_path / "policy", SuccessRate(0, 1))
+
+
+NOT_DISTILLED: dict[str, Callable[[], VlaPolicy]] = {  # as small vision-language-action policies
+    "tokens": token_vla,
+    "memory": partial(small_vla, memory=2),
+    "one step": partial(small_vla, steps=1),
+}
+
+
+@pytest.mark.parametrize("name", [*NOT_DISTILLED, "flow"])
+def test_distillation_is_advised_where_it_is_possible(name: str, tmp_path: Path) -> None:
+    """Other policies are exported: after an evaluation, after a gain, and where the base is kept."""
+    policy = NOT_DISTILLED.get(name, small_vla)()
+    can = name == "flow"
+    with nullcontext() if can else pytest.raises(ConfigError):
+        check_head(DistillVerb(teacher="", out=""), policy)
+    actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
+    save_policy(tmp_path / "base", policy)
+    save_policy(tmp_path / "ft/policy", ResidualPolicy(policy, actor, ResidualMap(1, 0.3)))
+    (tmp_path / "ft/run.json").write_text("{}")
+    use = "distill teacher=" if can else "export policy="
+    for folder in (tmp_path / "base", tmp_path / "ft/policy"):
+        assert after_evaluation(folder, SuccessRate(10, 10)).startswith(f"robo-rl {use}")
+    config = replace(CONFIG, base="base", out="ft")
+    assert tuned(50, 90, 1e-6, config).startswith(f"robo-rl {use}ft out=")
+    for before, after, p in ((50, 50, 1.0), (98, 98, 1.0)):
+        said = tuned(before, after, p, config)
+        assert f"robo-rl {use}base out=" in said
+        assert can or "distill" not in said
 
 
 def test_steering_is_advised_for_bases_that_draw_noise(tmp_path: Path) -> None:
