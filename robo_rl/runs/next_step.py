@@ -98,7 +98,7 @@ def can_be_distilled(policy: Mapping[str, Any]) -> bool:
     if base["kind"] != "vla":
         return base["kind"] in TEACHERS
     vla = base["config"]["vla"]
-    return vla.get("head") != "tokens" and not vla.get("memory") and vla["process"]["steps"] > 1
+    return vla.get("head") != "tokens" and not _has_memory(base) and vla["process"]["steps"] > 1
 
 
 def _bottom(policy: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,22 +215,27 @@ def _use_of_base(base: str | None, env: str | None, head: Path) -> str:
     return command("export", policy=policy, out=free_path(bundle))
 
 
-def _other_method(config: FinetuneVerb) -> dict[str, str] | None:
-    """Settings of a method that was not tried; None where steering is left and the base cannot be steered."""
+def _other_method(config: FinetuneVerb) -> dict[str, Any] | None:
+    """Settings of a method that was not tried; None where steering is left and the base cannot be steered.
+
+    A base with a memory plans as often as in its training, and no demonstrations are replayed for it.
+    """
+    base = _described(config.base)
+    remembers = base is not None and _has_memory(base)
     demos = {"demos": config.demos or "<dataset>"}
     if config.method.name == "auto" and config.demos is None:
         return demos
     if config.method.name in ("auto", "residual"):
-        return {"method": "steering"} if _is_steerable(config.base) else None
-    return {"method": "residual"} | demos
+        if base is not None and base["kind"] not in STEERABLE:  # fine-tuned itself, or without noise
+            return None
+        return {"method": "steering"} | ({"method.execute": "null"} if remembers else {})
+    without = {"method.mix.demo": 0, "method.mix.online": 1}
+    return {"method": "residual"} | (without if remembers else demos)
 
 
-def _is_steerable(base: str | None) -> bool:
-    """False for a base that draws nothing from noise, or that was fine-tuned itself."""
-    try:
-        return read_policy_json(find_policy(str(base)))["kind"] in STEERABLE
-    except RoboRLError:  # a base that is gone
-        return True
+def _has_memory(policy: Mapping[str, Any]) -> bool:
+    """True for a policy, or a base below it, that remembers decisions. policy: content of its policy.json."""
+    return bool(_bottom(policy)["config"].get("vla", {}).get("memory"))
 
 
 def _teaching(config: FinetuneVerb, run: Path) -> str:

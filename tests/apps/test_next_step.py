@@ -23,6 +23,7 @@ from robo_rl.apps.cli.settings_file import expand
 from robo_rl.apps.evaluate import Evaluation, next_step
 from robo_rl.apps.tuning.distill_rounds import check_head
 from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
+from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
@@ -33,6 +34,7 @@ from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.timing import Latency
 from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.next_step import (
     after_data,
     after_distillation,
@@ -135,6 +137,20 @@ def test_steering_is_advised_for_bases_that_draw_noise(tmp_path: Path) -> None:
     for base, advised in (("tuned", False), ("flow", True)):
         config = replace(CONFIG, base=str(tmp_path / base), method=MethodConfig(name="residual"))
         assert ("method=steering" in tuned(50, 40, 0.1, config)) is advised
+
+
+def test_another_method_fits_a_base_with_a_memory(tmp_path: Path) -> None:
+    """It plans at the interval of its training, and no demonstrations hold what it remembers."""
+    base = small_vla(memory=2)
+    save_policy(tmp_path / "base", base)
+    for tried, method in (("residual", "steering"), ("idql", "residual"), ("auto", "steering")):
+        config = replace(CONFIG, base="base", method=MethodConfig(name=tried), demos="data/buttons")
+        [said] = [line for line in tuned(50, 40, 0.1, config).splitlines() if f"method={method}" in line]
+        words = said.partition("   (")[0].split()[2:]
+        given = load_config("finetune", expand(words, "finetune")[0], FinetuneVerb)
+        assert (given.base, given.demos) == ("base", None)
+        assert given.method.mix == MixConfig()  # no demonstrations
+        assert with_planning_interval(base, given.method.execute or base.execute) is base
 
 
 def test_a_policy_that_sees_the_true_state_teaches() -> None:
