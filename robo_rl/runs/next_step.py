@@ -15,7 +15,8 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.text.commands import command
-from robo_rl.core.text.instruction import INSTRUCTION
+from robo_rl.core.text.instruction import INSTRUCTION, suits_vla
+from robo_rl.data.episodes.schema import DATASET_JSON, DatasetMeta
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
@@ -31,9 +32,6 @@ TEACHERS = (*BASES, "imported_diffusion", *TUNED)  # kinds that can be distilled
 HEADS = ("single_step", "direct", "one_step")  # kinds that decide in one call
 STEERABLE = (*BASES, "imported_diffusion")  # kinds whose noise can be chosen
 FLIGHTS = ("flight", "swarm")  # kinds of policies that are run in another simulator next
-BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
-    "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
-)
 NEVER = (
     "robo-rl finetune base=<a policy that succeeds at times> env_steps=<more> out=<new run>   (no episode "
     "succeeded; docs/methods.md)"
@@ -58,8 +56,28 @@ def after_data(info: dict[str, Any]) -> str:
 
 
 def train_on(data: str) -> str:
-    """A base policy of the dataset."""
-    return command("train", data=data, out=free_path(Path("runs/base")))
+    """A base policy of the dataset, which reads its instructions if it has any."""
+    return command("train", policy=_kind_for(data), data=data, out=free_path(Path("runs/base")))
+
+
+def _kind_for(data: str | None, base: Mapping[str, Any] | None = None) -> str | None:
+    """`policy=` of a training: vla after a base of that kind and for a dataset with instructions, else None.
+
+    data: folder, which may be gone. base: content of its policy.json.
+    """
+    if base is not None and _bottom(base)["kind"] == "vla":
+        return "vla"
+    there = data is not None and Path(data, DATASET_JSON).is_file()
+    return "vla" if there and suits_vla(DatasetMeta.load(Path(str(data))).env) else None
+
+
+def _better_base(kind: str | None) -> str:
+    """Another training of a base that never succeeds: it shows no reward to reinforcement learning.
+
+    kind: `policy=`, None for the default.
+    """
+    words = {"data": "<more demonstrations>", "steps": "<more>", "out": "<new run>"}
+    return f"{command('train', policy=kind, **words)}   (a base that succeeds at times)"
 
 
 def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
@@ -75,7 +93,7 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind in FLIGHTS:
         return command("transfer", run=policy)
     if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS):
-        return BETTER_BASE if kind in BASES else NEVER
+        return _better_base(_kind_for(_demos_of(folder), data)) if kind in BASES else NEVER
     if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
@@ -202,7 +220,8 @@ def after_tuning(
     if (settings := _other_method(config)) is not None:
         tried = command("finetune", base=config.base, env=env, **settings, out=other)
         ways.append(f"{tried}   (docs/methods.md)")
-    ways.append(keep if by_return or before.k else BETTER_BASE)
+    better = _better_base(_kind_for(config.demos, _described(config.base)))
+    ways.append(keep if by_return or before.k else better)
     return INDENT.join(ways)
 
 
@@ -242,10 +261,11 @@ def _teaching(config: FinetuneVerb, run: Path) -> str:
     """Commands that let a policy learn from one that sees the true state."""
     env = config.env or trained_env_spec(find_policy(str(config.base))).name
     data, pupil = free_path(run.parent / "taught"), free_path(run.parent / "pupil")
+    kind = _kind_for(config.demos, _described(config.base))
     ways = (
         "this policy runs in simulation only; one that sees what the robot measures learns from it:",
         command("collect", policy=run, env=env, takeover=0.5, episodes=300, out=data),
-        f"{command('train', data=[config.demos, data], out=pupil)}  (the base's settings)",
+        f"{command('train', policy=kind, data=[config.demos, data], out=pupil)}  (the base's settings)",
     )
     return INDENT.join(ways)
 
@@ -260,7 +280,7 @@ def _demos_of(policy: Path) -> str | None:
         return None
     own = read_policy_json(policy).get("train", {}).get(OWN_DATA)
     data = RunDir(run).config().get("data") if own is None else own[0] if len(own) == 1 else None
-    return data if isinstance(data, str) and Path(data, "dataset.json").is_file() else None
+    return data if isinstance(data, str) and Path(data, DATASET_JSON).is_file() else None
 
 
 def _places_of(folder: Path) -> tuple[str, Path, Path]:

@@ -30,6 +30,7 @@ from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
+from robo_rl.data.store import DatasetWriter
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.timing import Latency
@@ -41,10 +42,12 @@ from robo_rl.runs.next_step import (
     after_evaluation,
     after_tuning,
     after_view,
+    train_on,
     winner,
 )
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
+from tests.policies.small_vla import SPEC as SIDES
 from tests.policies.small_vla import small_vla, token_vla
 from tests.rl.worlds import SPEC
 
@@ -160,6 +163,33 @@ def test_a_policy_that_sees_the_true_state_teaches() -> None:
         "robo-rl collect policy=runs/ft env=metaworld/mt6 takeover=0.5 episodes=300 out=runs/taught" in said
     )
     assert "robo-rl train 'data=[data/mt6,runs/taught]' out=runs/pupil" in said
+
+
+def test_data_with_instructions_train_a_policy_that_reads_them(tmp_path: Path) -> None:
+    """Advice after a collection, for a better base, and for the pupil of a privileged teacher."""
+    numbers = replace(SIDES, obs={key: array for key, array in SIDES.obs.items() if "image" not in key})
+    for name, spec in (("told", SIDES), ("plain", SPEC), ("numbers", numbers)):
+        DatasetWriter.create(tmp_path / name, spec).close()
+    assert train_on("told") == "robo-rl train policy=vla data=told out=runs/base"
+    assert train_on("plain") == "robo-rl train data=plain out=runs/base"
+    assert train_on("numbers") == "robo-rl train data=numbers out=runs/base"  # policy=vla needs pictures
+    actor = make_actor(ActorConfig("deterministic", 2, 1, (8,)))
+    save_policy(tmp_path / "vla", small_vla())
+    save_policy(tmp_path / "tuned", ResidualPolicy(small_vla(), actor, ResidualMap(1, 0.3)))
+    save_policy(tmp_path / "flow", flow_policy(SPEC))
+    better = "robo-rl train policy=vla data=<more demonstrations> steps=<more> out=<new run>"
+    assert after_evaluation(tmp_path / "vla", SuccessRate(0, 10)).startswith(better)
+    privileged = MethodConfig(name="residual_lanes", privileged=True)
+    for base, demos, told in (
+        ("vla", None, True),
+        ("tuned", None, True),
+        ("flow", "told", True),
+        ("flow", None, False),
+    ):
+        config = replace(CONFIG, base=base, demos=demos)
+        assert (better in tuned(0, 0, 1.0, config)) is told
+        config = replace(config, method=privileged, env="metaworld/mt6", demos=demos or "plain")
+        assert ("robo-rl train policy=vla 'data=[" in tuned(50, 90, 1e-6, config)) is told
 
 
 def test_a_gain_that_may_be_chance_is_measured_again() -> None:
