@@ -71,7 +71,11 @@ def main() -> None:
         told = zip(own["policy"]["seeds"], own["policy"]["success"], strict=True)
         found = [success for seed, success in told if task_in(ENV, seed) == number]
         report(f"vla/drone/{kind}/success/{colour}", SuccessRate.of(found).to_json(), spent)
-    two_minutes = [f"env={ENV}:hold_s=120", f"episodes={max(1, episodes // 4)}", *more]
+    two_minutes = [
+        f"env={ENV}:hold_s={0.25 if args.quick else 120}",
+        f"episodes={max(1, episodes // 4)}",
+        *more,
+    ]
     long = measured(run, "two-minutes", *two_minutes)
     report(f"vla/drone/{kind}/two_minutes_success", long["policy"]["rate"], spent)
     new = measured(run, "new", *count, "wordings=new")

@@ -25,7 +25,6 @@ from robo_rl.core.text.nearest import is_misspelt
 from sim.adapters.gymnasium_names import check_no_file, in_gymnasium, own_environment
 from sim.adapters.metaworld_instructions import is_suite, tasks_of
 from sim.env_names import join_options, options_text, read_options
-from sim.render.gl import check_gl_name
 from sim.tasks.table import OF_YOUR_OWN
 from sim.told_env import OPTION, ToldEnv
 from sim.vec.expert import Expert, WatchingExpert
@@ -185,10 +184,8 @@ def make_env(
     Options: `max_episode_steps`, `render_size` (px), except for quad also `reward` ("sparse" or "dense") and,
     except for pusht, `terminate_on_success`; an option that is None is left at its default. A name that
     carries options may have `instruction=...`, see `ToldEnv`. Raises UnknownNameError for a name or option
-    that does not exist, MissingDependencyError when the suite's packages are not installed, ConfigError for a
-    MUJOCO_GL on which the import of MuJoCo would fail.
+    that does not exist, MissingDependencyError when the suite's packages are not installed.
     """
-    check_gl_name()
     suite, task = _split("environment", name)
     if suite in WITH_OPTIONS and OPTION in (written := options_text(name)[1]):
         words = written.pop(OPTION)

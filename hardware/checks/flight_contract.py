@@ -27,6 +27,11 @@ def check_flight(bundle: Bundle, level: Level) -> None:
 
 def check_craft(bundle: Bundle) -> None:
     """Raise CheckpointError for a bundle that was not made for a quadcopter."""
+    if bundle.env.name.startswith("pybullet/"):
+        raise CheckpointError(
+            f"The bundle {bundle.folder} flies by a camera that looks down, which no node shows it. "
+            f"robo-rl run bundle={bundle.folder} flies it in simulation."
+        )
     if not bundle.env.name.startswith(CRAFTS):
         raise CheckpointError(
             f"The bundle {bundle.folder} was made for {bundle.env.name}, not for a quadcopter."

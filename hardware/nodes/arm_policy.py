@@ -193,8 +193,8 @@ class ArmPolicyNode:
             self._beat(Flag(False))
 
     def _report(self) -> None:
-        wrong = self._faults.present or self._waits_for or self._told.remark()
-        level, sentence, values = self.requests.status(self._enabled, wrong)
+        wrong, remark = self._faults.present or self._waits_for, self._told.remark()
+        level, sentence, values = self.requests.status(self._enabled, wrong, remark)
         self._own.tell(level, sentence, values | {"episode": str(self.requests.episode)})
 
 

@@ -234,5 +234,5 @@ class VelocityPolicyNode:
         return True, f"episode {self.requests.episode}: what was seen is forgotten"
 
     def _report(self) -> None:
-        wrong = self._bad_frames or self._faults.present or self._waits_for or self._told.remark()
-        self._own.tell(*self.requests.status(self._enabled, wrong))
+        wrong = self._bad_frames or self._faults.present or self._waits_for
+        self._own.tell(*self.requests.status(self._enabled, wrong, self._told.remark()))

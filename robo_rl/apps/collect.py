@@ -40,6 +40,7 @@ from sim.registry import make_env, numbers_of, task_in, tasks_in
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 SILENT = 20  # attempts without any reported success or failure after which keep=success is given up
+SHOWN = 3  # sources of recorded episodes in a sentence
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 
 
@@ -90,21 +91,20 @@ def origin_note(config: CollectConfig, store: EpisodeStore) -> str:
     ones; empty where there is nothing to say.
     """
     ours = made_by(config)
-    known = [note for episode in store if "by" in (note := episode.meta.info)]  # not those of other verbs
-    noted = {key: sorted({_origin(key, note) for note in known}) for key in ("by", "noise", "begun_by")}
-    other = {key: found for key, found in noted.items() if set(found) - {_origin(key, ours)}}
-    theirs = " ".join(" or ".join(found) for found in other.values())
-    new = " ".join(_origin(key, ours) for key in other)
-    count = counted(len(store), "episode")
+    origins = Counter(_origin(note) for episode in store if "by" in (note := episode.meta.info))
+    new, count = _origin(ours), counted(len(store), "episode")
+    other = set(origins) - {new}
+    theirs = "; ".join(f"{of_it} {origin}" for origin, of_it in origins.most_common(SHOWN))
+    theirs += "; ..." * (len(origins) > SHOWN)
     if len(store) >= config.episodes:
-        recorded = f", recorded {theirs}, not {new}" if other else ""
+        recorded, others = (f" ({theirs})", f"episodes {new}") if other else ("", "others")
         return (
             f"nothing to record: {config.out} has {count} already{recorded}. For more, raise episodes=; for "
-            "others, choose another out=."
+            f"{others}, choose another out=."
         )
     if not other:
         return ""
-    return f"Note: {config.out} has {count} already, recorded {theirs}; the new ones are recorded {new}."
+    return f"Note: {config.out} has {count} already ({theirs}). The new ones are recorded {new}."
 
 
 def made_by(config: CollectConfig) -> dict[str, Any]:
@@ -113,16 +113,14 @@ def made_by(config: CollectConfig) -> dict[str, Any]:
     return note if config.takeover_from is None else note | {"begun_by": config.takeover_from}
 
 
-def _origin(key: str, note: Mapping[str, Any]) -> str:
-    """One entry of `made_by` in words."""
-    value = note.get(key)
-    if key == "by":
-        return "by the scripted expert" if value == "expert" else f"by {value}"
-    if key == "begun_by":
-        return "without takeover_from" if value is None else f"with takeover_from={value}"
-    if value is None and note.get("by") == "expert":
-        value = 0.0
-    return f"with noise={'none' if value is None else value}"
+def _origin(note: Mapping[str, Any]) -> str:
+    """`made_by` in words."""
+    expert = note["by"] == "expert"
+    noise, first = note.get("noise"), note.get("begun_by")
+    noise = 0.0 if noise is None and expert else noise
+    words = ["by the scripted expert" if expert else f"by {note['by']}"]
+    words += [] if noise is None else [f"with noise={noise}"]
+    return " ".join(words + ([] if first is None else [f"and takeover_from={first}"]))
 
 
 def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:

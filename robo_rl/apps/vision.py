@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from policies.flight.policy import FlightPolicy
+from policies.saved_files import POLICY_FILE
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.text.commands import command
@@ -38,9 +39,15 @@ def main(config: VisionConfig) -> int:
         try:
             _with_students(config, teacher, run)
         except KeyboardInterrupt as stop:
-            ending = f"no student is saved in {run.path}; the same command with resume=true trains them again"
-            raise KeyboardInterrupt(ending) from stop
+            raise KeyboardInterrupt(left_in(run.path)) from stop
     return 0
+
+
+def left_in(run: Path) -> str:
+    """Clause on the students of a stopped run. Each is saved before it is measured."""
+    saved = [file.parent.name for file in sorted(run.glob(f"seed*/{POLICY_FILE}"))]
+    held = f"{run} has the students {', '.join(saved)}" if saved else f"no student is saved in {run}"
+    return f"{held}; the same command with resume=true trains all of them again"
 
 
 def _with_students(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig], run: RunDir) -> None:

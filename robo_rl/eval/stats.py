@@ -134,10 +134,11 @@ def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
 
 
 def _two_sided_p(fewer: int, flips: int) -> float:
-    """Chance that `flips` of a fair coin differ at least as much as `fewer` of one side and the rest of the
-    other.
-    """
-    tail = sum(math.comb(flips, side) for side in range(fewer + 1))
+    """p-value of the two-sided sign test: of `flips` fair coins, `fewer` show the rarer side."""
+    ways = tail = 1  # of no coin that shows it; of at most so many
+    for side in range(fewer):
+        ways = ways * (flips - side) // (side + 1)
+        tail += ways
     return min(1.0, 2 * tail / (1 << flips))
 
 

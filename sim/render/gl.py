@@ -37,7 +37,7 @@ def backend() -> str:
     Raises ConfigError for an unknown MUJOCO_GL, MissingDependencyError with the command that installs one
     when there is none.
     """
-    if asked := os.environ.get("MUJOCO_GL", "").lower():
+    if asked := os.environ.get("MUJOCO_GL", "").lower().strip():
         if asked not in BACKENDS:
             raise _unknown(asked)
         return asked

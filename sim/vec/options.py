@@ -36,6 +36,14 @@ def check_pixels(name: str, value: object, most: int = 1024) -> None:
         raise ConfigError(f"{name} is {value!r}; expected 8 to {most} pixels.")
 
 
+def check_number(name: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
+    """Raises ConfigError unless the option is a number, or a whole one, from `low` to `high`."""
+    kinds = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        expected = "a whole number" if whole else "a number"
+        raise ConfigError(f"{name} is {value!r}; expected {expected} from {low:g} to {high:g}.")
+
+
 def check_keys(name: str, keys: object) -> None:
     """Raises ConfigError for an environment that reports no success: its reward cannot be sparse."""
     if not keys:

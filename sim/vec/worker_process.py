@@ -17,6 +17,7 @@ from typing import Any
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.packages import OURS
 from robo_rl.core.plugins import PLUGINS
+from sim.render.gl import check_gl_name
 from sim.vec.lane import MakeLane
 from sim.vec.worker_main import Connection, run_worker
 
@@ -84,6 +85,9 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
             f"make_lane cannot be sent to worker processes ({error}). Use a module-level function or a "
             "dataclass instead of a lambda or a local function, or num_workers=0."
         ) from error
+    except EOFError:
+        check_gl_name()  # the fork server could not import MuJoCo
+        raise
     theirs.close()
     worker = SimWorker(process, conn, os.memfd_create("stacks"), first, count)
     with suppress(OSError):  # a worker that died at once is reported by the first wait

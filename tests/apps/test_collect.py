@@ -65,11 +65,15 @@ def test_other_settings_for_a_dataset_that_has_episodes_are_named(
     said = capsys.readouterr().out
     assert f"nothing to record: {out} has 1 episode already. For more" in said
     collect.main(collect_config(out, episodes=1, noise=0.9, seed=77))
-    assert "1 episode already, recorded with noise=0.1, not with noise=0.9." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "has 1 episode already (1 by the scripted expert with noise=0.1). For more, raise" in said
+    assert "for episodes by the scripted expert with noise=0.9, choose another out=." in said
     collect.main(collect_config(out, episodes=2, noise=0.05))
     said = capsys.readouterr().out
-    assert f"Note: {out} has 1 episode already, recorded with noise=0.1; the new ones" in said
-    assert "the new ones are recorded with noise=0.05." in said
+    assert (
+        f"Note: {out} has 1 episode already (1 by the scripted expert with noise=0.1). The new ones" in said
+    )
+    assert "The new ones are recorded by the scripted expert with noise=0.05." in said
     assert f"{out}: 2 episodes (1 new, of 1 tried)" in said
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -76,6 +77,14 @@ def test_intervals_and_paired_tests_are_scipys(kn: tuple[int, int]) -> None:
     outcomes = [True] * k + [False] * (n - k)
     found = paired_test(outcomes, [not each for each in outcomes])
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+def test_many_pairs_are_tested_at_once() -> None:
+    """Transfer compares thousands of flights; a sum of binomial coefficients takes minutes."""
+    start_s = time.process_time()
+    found = paired_test([True] * 9990 + [False] * 10010, [False] * 9990 + [True] * 10010)
+    assert found.p_value == pytest.approx(stats.binomtest(9990, 20_000).pvalue, rel=1e-9)
+    assert time.process_time() - start_s < 5.0
 
 
 def test_success_statistics_load_no_scipy() -> None:

@@ -82,12 +82,15 @@ class ChunkRequests:
         (state_s, _, episode), self._pending = self._pending, None
         return (chunk, state_s) if episode == self.episode else None
 
-    def status(self, enabled: bool, wrong: str) -> tuple[int, str, dict[str, str]]:
-        """(level, sentence, values) of a status. wrong: present fault of the node; empty without one."""
+    def status(self, enabled: bool, wrong: str, remark: str) -> tuple[int, str, dict[str, str]]:
+        """(level, sentence, values) of a status. wrong: present fault of the node; remark: what a user should
+        know of a policy that infers. Both are empty without one.
+        """
         waits_s = 0.0 if self._pending is None else self._bus.now() - self._pending[1]
         hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
         infers = enabled and self.ready
         does = self._does if infers else "loading the policy" if enabled else "stopped"
+        wrong = wrong or (remark if infers else "")
         sentence = self.fault or hangs or wrong or does
         level = 2 if self.fault or hangs else 1 if wrong or not infers else 0
         values = {"inference_ms": f"{1e3 * self._last_s:.2f}", "chunks": str(self.inferred)}

@@ -26,7 +26,7 @@ class ToldWords:
         self._bus, self._reads, self._changed = bus, reads, changed
         self._known = vocabulary_at(bundle.folder) if reads else []
         self._log = FaultLog(bus.name, say)
-        self._take(bundle.instruction or "")
+        self._take(bundle.instruction or "", "bundle's instruction")
         if reads:
             TASK.subscribe(bus, self._on_task)
 
@@ -55,10 +55,10 @@ class ToldWords:
 
     def _on_task(self, message: Text, received_s: float) -> None:
         if message.text != self._words:
-            self._take(message.text)
+            self._take(message.text, "topic 'task'")
             self._changed()
 
-    def _take(self, words: str) -> None:
+    def _take(self, words: str, source: str) -> None:
         self._words, self._fault, self._unread = words, "", ""
         if not (self._reads and words):
             return
@@ -68,4 +68,4 @@ class ToldWords:
         except DataError as error:
             self._fault = str(error)
         except ConfigError as error:
-            self._fault = f"The topic 'task' cannot be followed: {error}"
+            self._fault = f"The {source} cannot be followed: {error}"

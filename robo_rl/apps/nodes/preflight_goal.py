@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.vocabulary import unread_sentence, unread_words, vocabulary_at
+from robo_rl.core.text.instruction import to_bytes
 
 # Size of the goal that `robo-rl run` publishes, and its description for messages.
 SIM_GOAL, SIM_TASK = 3, "the task of robot=sim_arm, a point in m,"
@@ -43,11 +44,13 @@ def check_goals(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
 def check_words(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
     """Yield a remark for each bundle that does not know words of the instruction that a node publishes.
 
-    nodes: (node, its settings). Raises ConfigError for an instruction of which a bundle knows no word.
+    nodes: (node, its settings). Raises ConfigError for words that are no instruction, or of which a bundle
+    knows none.
     """
     told = [given.words for node, given in nodes if node == "task" and given.words]
     for folder in sorted({given.bundle for node, given in nodes if node in TOLD_NODES and given.bundle}):
         known = vocabulary_at(Path(folder))
         for words in told:
+            to_bytes(words)
             if said := unread_sentence(folder, unread_words(words, known)):
                 yield said

@@ -14,6 +14,7 @@ from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.flight.fly.runs import train_inside
+from robo_rl.flight.own_files import with_checksums
 from robo_rl.flight.rows import FlyRow
 from robo_rl.flight.vision.training import VisionSetup, camera_pilot, dark_camera_pilot, train, work
 from robo_rl.runs.loaded_policy import find_policy
@@ -71,7 +72,7 @@ def vision_setup(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) 
     lanes = VisionLanes(
         config.task,
         max_episode_steps=usual.max_steps if config.eval_s is None else round(config.eval_s / usual.dt_s),
-        craft=given.craft, history=given.history, px=config.px, camera_hz=config.camera_hz,
+        craft=with_checksums(given).craft, history=given.history, px=config.px, camera_hz=config.camera_hz,
         start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s,
     )  # fmt: skip
     return VisionSetup(

@@ -20,6 +20,7 @@ from robo_rl.eval.timing import cpu_seconds
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera
 from sim.engines.bullet.scatter import scattered
+from sim.engines.own_file import is_own
 from sim.engines.quad.craft import Craft
 from sim.flight.bullet.vision import APART, Record, VisionFlights, truth, vision_spec
 from sim.flight.flights import Flights
@@ -98,6 +99,7 @@ def train(
         "env_steps": config.rounds * config.flights * setup.task.max_steps, "seed": seed, "noise": 0.0,
         "pictures": sum(len(item.frames) for item in shots),
         "train_cpu_s": round(cpu_seconds() - start_s, 2), "commit": commit(), "settings": asdict(config),
+        **({"craft_numbers": setup.craft.numbers} if is_own(config.craft) else {}),
     }  # fmt: skip
     return policy, note
 

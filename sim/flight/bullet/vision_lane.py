@@ -17,12 +17,12 @@ from sim.engines.bullet.floor_view import FloorCamera, FloorView
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, VEL
 from sim.env_names import join_options
-from sim.flight.bullet.vision import VisionFlights, vision_spec
+from sim.flight.bullet.vision import VisionFlights, steps_per_picture, vision_spec
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.names import BY_CAMERA
 from sim.tasks.flight.protocol import FlightOutcome
 from sim.vec.lane import LaneObs, LaneStep
-from sim.vec.options import check_pixels, check_steps
+from sim.vec.options import check_number, check_pixels, check_steps
 
 REQUIRES = ("pybullet",)
 EYE_M, MIDDLE_M = np.array([1.3, -1.3, 0.6]), np.zeros(3)  # of `render`
@@ -53,6 +53,12 @@ class VisionLanes:
             raise ConfigError(f"vision_hover pays for success only, not '{self.reward}'; leave reward= out.")
         check_steps(self.max_episode_steps)
         check_pixels("render_size", self.render_size)
+        check_number("history", self.history, 1, 100, whole=True)
+        check_number("px", self.px, 16, 256, whole=True)
+        check_number("camera_hz", self.camera_hz, 1.0, 100.0)
+        check_number("start_tilt_rad", self.start_tilt_rad, 0.0, 3.15)
+        check_number("start_speed_m_s", self.start_speed_m_s, 0.0, 100.0)
+        steps_per_picture(self.camera_hz, HoverTask().dt_s)
 
     @property
     def name(self) -> str:

@@ -99,6 +99,11 @@ class SeekVecEnv(KeyedVecEnv):
         self.hold_steps = hold_steps(hold_s)
         steps = MAX_STEPS - HOLD_STEPS + self.hold_steps if max_episode_steps is None else max_episode_steps
         check_steps(steps)
+        if self.hold_steps != HOLD_STEPS and self.hold_steps > steps:
+            raise ConfigError(
+                f"hold_s={hold_s:g} takes {self.hold_steps} steps and an episode has {steps}, so none can "
+                "succeed. Leave max_episode_steps= out, or raise it."
+            )
         check_pixels("image_size", image_size)
         check_pixels("render_size", render_size)
         self.craft: Craft = load_craft(craft)

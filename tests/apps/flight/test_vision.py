@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.vision import left_in
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.flight.vision.runs import load_teacher, with_craft_of
+from robo_rl.flight.vision.runs import load_teacher, vision_setup, with_craft_of
 from robo_rl.runs.run_dir import RunDir
+from sim.engines.quad.craft import FOLDER
+from sim.registry import make_env
 
 pytest.importorskip("pybullet")
 
@@ -97,13 +103,36 @@ def test_vision_stopped_at_its_students_trains_them_again(
     with monkeypatch.context() as patched:
         patched.setattr("robo_rl.flight.vision.runs.train", _interrupted)
         assert main(words) == 130
-    assert "the same command with resume=true trains them again." in capsys.readouterr().err
+    assert "no student is saved in" in capsys.readouterr().err
     assert main([*words, "resume=true"]) == 0
     assert (tmp_path / "vision" / "bundle" / "policy.onnx").is_file()
 
 
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_ctrl_c_names_the_students_that_are_saved(tmp_path: Path) -> None:
+    """Each is saved before it is measured; a run that was stopped while it filmed has all of them."""
+    again = "the same command with resume=true trains all of them again"
+    assert left_in(tmp_path) == f"no student is saved in {tmp_path}; {again}"
+    for seed in (0, 1):
+        (tmp_path / f"seed{seed}").mkdir()
+        (tmp_path / f"seed{seed}" / "policy.json").write_text("{}")
+    assert left_in(tmp_path) == f"{tmp_path} has the students seed0, seed1; {again}"
+
+
+def test_own_craft_is_named_with_its_checksum(tmp_path: Path) -> None:
+    """A student of a craft file that has changed since is not flown as if nothing had happened."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((FOLDER / "cf21.yaml").read_text())
+    given = FlyConfig(task="hover", craft=str(mine), integral=False)
+    config = with_craft_of(VisionConfig(teacher="runs/mine"), given)
+    name = vision_setup(config, (cast(FlightPolicy, None), given)).env
+    assert f"craft={mine}#" in name
+    mine.write_text(re.sub(r"mass_kg: .*", "mass_kg: 0.04", mine.read_text()))
+    with pytest.raises(ConfigError, match="has changed since the training"):
+        make_env(name, 1).reset(iter([0]))
 
 
 def test_craft_is_that_of_the_teacher() -> None:

@@ -456,6 +456,8 @@ def test_an_instruction_is_compared_with_the_words_of_the_bundle(tmp_path: Path)
     assert said("close the drawer") == [unread_sentence(tmp_path, ["close"])]
     with pytest.raises(ConfigError, match="knows no word of the instruction 'wave hello'"):
         said("wave hello")
+    with pytest.raises(ConfigError, match="has no letter and no digit"):
+        said("!!!")
 
 
 def test_an_instruction_alone_starts_the_task_node() -> None:

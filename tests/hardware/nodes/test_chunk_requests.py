@@ -71,16 +71,17 @@ def test_an_answer_of_an_earlier_episode_is_counted_and_not_played() -> None:
 def test_the_status_says_what_keeps_the_policy_from_inferring() -> None:
     """A fault of inference precedes one of the node, which precedes what the node does."""
     bus, inference, requests = made()
-    assert requests.status(True, "")[:2] == (0, "inferring")
-    assert requests.status(False, "")[:2] == (1, "stopped")
-    assert requests.status(True, "no goal")[:2] == (1, "no goal")
+    assert requests.status(True, "", "")[:2] == (0, "inferring")
+    assert requests.status(True, "", "unknown words")[:2] == (1, "unknown words")
+    assert requests.status(False, "", "unknown words")[:2] == (1, "stopped")
+    assert requests.status(True, "no goal", "")[:2] == (1, "no goal")
     inference.ready = False
-    assert requests.status(True, "")[:2] == (1, "loading the policy")
+    assert requests.status(True, "", "unknown words")[:2] == (1, "loading the policy")
     assert requests.start_word == "starting: the policy is being loaded"
     inference.ready = True
     assert requests.request({}, 0.0)
     bus.now_s += 3.0
-    assert requests.status(True, "no goal")[:2] == (2, "inference has not answered for 3 s")
+    assert requests.status(True, "no goal", "")[:2] == (2, "inference has not answered for 3 s")
     inference.fault = "the inference process has died"
-    assert requests.status(True, "no goal")[:2] == (2, inference.fault)
+    assert requests.status(True, "no goal", "")[:2] == (2, inference.fault)
     assert not requests.ready

@@ -189,6 +189,12 @@ def test_impossible_holds_are_refused(hold_s: Any) -> None:
         SeekVecEnv("seek", 1, hold_s=hold_s)
 
 
+def test_a_hold_that_no_episode_has_time_for_is_refused() -> None:
+    """Every episode would count as a failure, and the advice would be to train more."""
+    with pytest.raises(ConfigError, match="hold_s=10 takes 200 steps and an episode has 150"):
+        SeekVecEnv("seek", 1, hold_s=10.0, max_episode_steps=150)
+
+
 def test_the_expert_comes_back_to_one_place() -> None:
     """Half a metre before the ball along the heading, from wherever a craft has drifted to."""
     env = SeekVecEnv("seek", 8, compiled=False, hold_s=600.0)

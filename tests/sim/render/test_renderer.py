@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import mujoco
 import numpy as np
 import pytest
 import torch
 
-from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.adapters.metaworld import MetaWorldLanes
@@ -158,5 +161,16 @@ def test_an_unknown_backend_is_refused_before_mujoco_is_imported(monkeypatch: py
         gl.check_gl_name()
     monkeypatch.setenv("MUJOCO_GL", "vulkan")
     with pytest.raises(ConfigError, match="MUJOCO_GL is 'vulkan'; expected one of egl, osmesa, glfw"):
-        make_env("gym/Hopper-v5", 1)
-    assert main(["evaluate", "policy=random", "env=gym/Hopper-v5"]) == 2
+        gl.check_gl_name()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_verb_names_an_unknown_backend(num_workers: int) -> None:
+    """MuJoCo's import fails on it: in the verb's own modules, or in the process that starts workers."""
+    words = ["evaluate", "policy=random", "env=gym/Hopper-v5", f"num_workers={num_workers}"]
+    code = f"from robo_rl.apps.cli.main import main; raise SystemExit(main({words}))"
+    environment = os.environ | {"MUJOCO_GL": "vulkan"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr.count("MUJOCO_GL is 'vulkan'")) == (2, 1)

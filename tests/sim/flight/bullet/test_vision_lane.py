@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -73,3 +75,17 @@ def test_the_name_holds_what_differs_from_the_usual() -> None:
         assert (env.spec.obs["image.down"].shape, env.spec.max_episode_steps) == ((32, 32, 3), 100)
     with pytest.raises(ConfigError, match="vision_hover pays for success only, not 'dense'"):
         make_env("pybullet/vision_hover", 1, reward="dense")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("px", 100_000), ("px", 15), ("px", True), ("history", -1), ("history", 2.5), ("camera_hz", "abc"),
+        ("camera_hz", 0), ("camera_hz", 30.0), ("start_tilt_rad", "abc"), ("start_tilt_rad", -1.0),
+        ("start_speed_m_s", float("nan")),
+    ],
+)  # fmt: skip
+def test_impossible_options_are_refused(option: str, value: Any) -> None:
+    """Before pictures of that size are allocated."""
+    with pytest.raises(ConfigError, match=option):
+        VisionLanes("vision_hover", **{option: value})
