@@ -15,7 +15,8 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.text.commands import command
-from robo_rl.core.text.instruction import INSTRUCTION
+from robo_rl.core.text.instruction import INSTRUCTION, suits_vla
+from robo_rl.data.episodes.schema import DATASET_JSON, DatasetMeta
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
@@ -26,13 +27,11 @@ SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
-TEACHERS = (*BASES, "imported_diffusion", "steered", "residual", "best_of")  # kinds that can be distilled
+TUNED = ("steered", "residual", "best_of")  # kinds of fine-tuned policies over a base, which can be distilled
+TEACHERS = (*BASES, "imported_diffusion", *TUNED)  # kinds that can be distilled, see `can_be_distilled`
 HEADS = ("single_step", "direct", "one_step")  # kinds that decide in one call
 STEERABLE = (*BASES, "imported_diffusion")  # kinds whose noise can be chosen
 FLIGHTS = ("flight", "swarm")  # kinds of policies that are run in another simulator next
-BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
-    "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
-)
 NEVER = (
     "robo-rl finetune base=<a policy that succeeds at times> env_steps=<more> out=<new run>   (no episode "
     "succeeded; docs/methods.md)"
@@ -57,8 +56,28 @@ def after_data(info: dict[str, Any]) -> str:
 
 
 def train_on(data: str) -> str:
-    """A base policy of the dataset."""
-    return command("train", data=data, out=free_path(Path("runs/base")))
+    """A base policy of the dataset, which reads its instructions if it has any."""
+    return command("train", policy=_kind_for(data), data=data, out=free_path(Path("runs/base")))
+
+
+def _kind_for(data: str | None, base: Mapping[str, Any] | None = None) -> str | None:
+    """`policy=` of a training: vla after a base of that kind and for a dataset with instructions, else None.
+
+    data: folder, which may be gone. base: content of its policy.json.
+    """
+    if base is not None and _bottom(base)["kind"] == "vla":
+        return "vla"
+    there = data is not None and Path(data, DATASET_JSON).is_file()
+    return "vla" if there and suits_vla(DatasetMeta.load(Path(str(data))).env) else None
+
+
+def _better_base(kind: str | None) -> str:
+    """Another training of a base that never succeeds: it shows no reward to reinforcement learning.
+
+    kind: `policy=`, None for the default.
+    """
+    words = {"data": "<more demonstrations>", "steps": "<more>", "out": "<new run>"}
+    return f"{command('train', policy=kind, **words)}   (a base that succeeds at times)"
 
 
 def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
@@ -74,7 +93,7 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind in FLIGHTS:
         return command("transfer", run=policy)
     if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS):
-        return BETTER_BASE if kind in BASES else NEVER
+        return _better_base(_kind_for(_demos_of(folder), data)) if kind in BASES else NEVER
     if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
@@ -83,9 +102,36 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind == "privileged":  # no robot sees the true state
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
         return command("collect", policy=policy, env=trained_env_spec(folder).name, **taught)
-    if kind not in TEACHERS:  # one of the user's own
+    if not can_be_distilled(data):
         return command("export", policy=policy, out=bundle)
     return command("distill", teacher=policy, env=_told_env(folder, data), out=free_path(home / "head"))
+
+
+def can_be_distilled(policy: Mapping[str, Any]) -> bool:
+    """True for teachers that `robo-rl distill` takes, by their kind and that of the base below.
+
+    policy: content of its policy.json.
+    """
+    base = _bottom(policy)
+    if base["kind"] != "vla":
+        return base["kind"] in TEACHERS
+    vla = base["config"]["vla"]
+    return vla.get("head") != "tokens" and not _has_memory(base) and vla["process"]["steps"] > 1
+
+
+def _bottom(policy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Kind and configuration of the base below all fine-tuning."""
+    while policy["kind"] in TUNED:
+        policy = policy["config"]["base"]
+    return policy
+
+
+def _described(place: str | Path | None) -> dict[str, Any] | None:
+    """Content of policy.json of a policy folder, run or checkpoint; None for one that is gone."""
+    try:
+        return read_policy_json(find_policy(str(place)))
+    except RoboRLError:
+        return None
 
 
 def _told_env(folder: Path, policy: Mapping[str, Any]) -> str | None:
@@ -140,9 +186,9 @@ def after_tuning(
 ) -> str:
     """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base.
 
-    A policy that decides in a single step is exported, and one that sees the true state teaches another
-    one. test: of the base to the result, by returns where the environment reports no success. A confirmation
-    has episodes of another seed: the run's own are those whose luck is in doubt.
+    A policy that decides in a single step or cannot be distilled is exported, and one that sees the true
+    state teaches another one. test: of the base to the result, by returns where the environment reports no
+    success. A confirmation has episodes of another seed: the run's own are those whose luck is in doubt.
     """
     # an instruction in the environment's name is not part of the policy's contract
     env = config.env if config.env is not None and f"{INSTRUCTION}=" in config.env else None
@@ -155,13 +201,14 @@ def after_tuning(
     if config.method.privileged and gained:
         return _teaching(config, run)
     if gained and test.p_value < SIGNIFICANT:
-        if config.method.map.kind == "head":  # it decides in a single step already
+        made = _described(run)
+        if config.method.map.kind == "head" or (made is not None and not can_be_distilled(made)):
             return command("export", policy=run, out=run / "bundle")
         return command("distill", teacher=run, env=env, out=head)
     if gained:
         more = command("evaluate", policy=run, against=config.base, **confirmation)
         return f"{more}   (the gain over the base may be chance)"
-    keep = f"{command('distill', teacher=config.base, env=env, out=head)}   (keep the base)"
+    keep = f"{_use_of_base(config.base, env, head)}   (keep the base)"
     if not by_return and before.rate >= GOOD_ENOUGH:
         return keep
     steps = config.env_steps or config.method.env_steps
@@ -173,36 +220,52 @@ def after_tuning(
     if (settings := _other_method(config)) is not None:
         tried = command("finetune", base=config.base, env=env, **settings, out=other)
         ways.append(f"{tried}   (docs/methods.md)")
-    ways.append(keep if by_return or before.k else BETTER_BASE)
+    better = _better_base(_kind_for(config.demos, _described(config.base)))
+    ways.append(keep if by_return or before.k else better)
     return INDENT.join(ways)
 
 
-def _other_method(config: FinetuneVerb) -> dict[str, str] | None:
-    """Settings of a method that was not tried; None where steering is left and the base cannot be steered."""
+def _use_of_base(base: str | None, env: str | None, head: Path) -> str:
+    """Distillation of a base into `head`; the export of one that cannot be distilled."""
+    known = _described(base)
+    if known is None or can_be_distilled(known):
+        return command("distill", teacher=base, env=env, out=head)
+    policy, _, bundle = _places_of(find_policy(str(base)))
+    return command("export", policy=policy, out=free_path(bundle))
+
+
+def _other_method(config: FinetuneVerb) -> dict[str, Any] | None:
+    """Settings of a method that was not tried; None where steering is left and the base cannot be steered.
+
+    A base with a memory plans as often as in its training, and no demonstrations are replayed for it.
+    """
+    base = _described(config.base)
+    remembers = base is not None and _has_memory(base)
     demos = {"demos": config.demos or "<dataset>"}
     if config.method.name == "auto" and config.demos is None:
         return demos
     if config.method.name in ("auto", "residual"):
-        return {"method": "steering"} if _is_steerable(config.base) else None
-    return {"method": "residual"} | demos
+        if base is not None and base["kind"] not in STEERABLE:  # fine-tuned itself, or without noise
+            return None
+        return {"method": "steering"} | ({"method.execute": "null"} if remembers else {})
+    without = {"method.mix.demo": 0, "method.mix.online": 1}
+    return {"method": "residual"} | (without if remembers else demos)
 
 
-def _is_steerable(base: str | None) -> bool:
-    """False for a base that draws nothing from noise, or that was fine-tuned itself."""
-    try:
-        return read_policy_json(find_policy(str(base)))["kind"] in STEERABLE
-    except RoboRLError:  # a base that is gone
-        return True
+def _has_memory(policy: Mapping[str, Any]) -> bool:
+    """True for a policy, or a base below it, that remembers decisions. policy: content of its policy.json."""
+    return bool(_bottom(policy)["config"].get("vla", {}).get("memory"))
 
 
 def _teaching(config: FinetuneVerb, run: Path) -> str:
     """Commands that let a policy learn from one that sees the true state."""
     env = config.env or trained_env_spec(find_policy(str(config.base))).name
     data, pupil = free_path(run.parent / "taught"), free_path(run.parent / "pupil")
+    kind = _kind_for(config.demos, _described(config.base))
     ways = (
         "this policy runs in simulation only; one that sees what the robot measures learns from it:",
         command("collect", policy=run, env=env, takeover=0.5, episodes=300, out=data),
-        f"{command('train', data=[config.demos, data], out=pupil)}  (the base's settings)",
+        f"{command('train', policy=kind, data=[config.demos, data], out=pupil)}  (the base's settings)",
     )
     return INDENT.join(ways)
 
@@ -217,7 +280,7 @@ def _demos_of(policy: Path) -> str | None:
         return None
     own = read_policy_json(policy).get("train", {}).get(OWN_DATA)
     data = RunDir(run).config().get("data") if own is None else own[0] if len(own) == 1 else None
-    return data if isinstance(data, str) and Path(data, "dataset.json").is_file() else None
+    return data if isinstance(data, str) and Path(data, DATASET_JSON).is_file() else None
 
 
 def _places_of(folder: Path) -> tuple[str, Path, Path]:

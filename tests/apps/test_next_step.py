@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +16,39 @@ import pytest
 from policies.checkpoint import save_policy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.cli.settings_file import expand
 from robo_rl.apps.evaluate import Evaluation, next_step
+from robo_rl.apps.tuning.distill_rounds import check_head
 from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
+from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
+from robo_rl.data.store import DatasetWriter
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.timing import Latency
 from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.next_step import (
     after_data,
     after_distillation,
     after_evaluation,
     after_tuning,
     after_view,
+    train_on,
     winner,
 )
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
+from tests.policies.small_vla import SPEC as SIDES
+from tests.policies.small_vla import small_vla, token_vla
 from tests.rl.worlds import SPEC
 
 METHOD = """algorithm: off_policy
@@ -91,6 +103,35 @@ def test_a_tuned_policy_is_distilled_once_it_succeeds(tmp_path: Path) -> None:
     assert "no episode succeeded" in after_evaluation(tmp_path / "policy", SuccessRate(0, 1))
 
 
+NOT_DISTILLED: dict[str, Callable[[], VlaPolicy]] = {  # as small vision-language-action policies
+    "tokens": token_vla,
+    "memory": partial(small_vla, memory=2),
+    "one step": partial(small_vla, steps=1),
+}
+
+
+@pytest.mark.parametrize("name", [*NOT_DISTILLED, "flow"])
+def test_distillation_is_advised_where_it_is_possible(name: str, tmp_path: Path) -> None:
+    """Other policies are exported: after an evaluation, after a gain, and where the base is kept."""
+    policy = NOT_DISTILLED.get(name, small_vla)()
+    can = name == "flow"
+    with nullcontext() if can else pytest.raises(ConfigError):
+        check_head(DistillVerb(teacher="", out=""), policy)
+    actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
+    save_policy(tmp_path / "base", policy)
+    save_policy(tmp_path / "ft/policy", ResidualPolicy(policy, actor, ResidualMap(1, 0.3)))
+    (tmp_path / "ft/run.json").write_text("{}")
+    use = "distill teacher=" if can else "export policy="
+    for folder in (tmp_path / "base", tmp_path / "ft/policy"):
+        assert after_evaluation(folder, SuccessRate(10, 10)).startswith(f"robo-rl {use}")
+    config = replace(CONFIG, base="base", out="ft")
+    assert tuned(50, 90, 1e-6, config).startswith(f"robo-rl {use}ft out=")
+    for before, after, p in ((50, 50, 1.0), (98, 98, 1.0)):
+        said = tuned(before, after, p, config)
+        assert f"robo-rl {use}base out=" in said
+        assert can or "distill" not in said
+
+
 def test_steering_is_advised_for_bases_that_draw_noise(tmp_path: Path) -> None:
     """A residual over a residual cannot be steered."""
     actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
@@ -101,6 +142,20 @@ def test_steering_is_advised_for_bases_that_draw_noise(tmp_path: Path) -> None:
         assert ("method=steering" in tuned(50, 40, 0.1, config)) is advised
 
 
+def test_another_method_fits_a_base_with_a_memory(tmp_path: Path) -> None:
+    """It plans at the interval of its training, and no demonstrations hold what it remembers."""
+    base = small_vla(memory=2)
+    save_policy(tmp_path / "base", base)
+    for tried, method in (("residual", "steering"), ("idql", "residual"), ("auto", "steering")):
+        config = replace(CONFIG, base="base", method=MethodConfig(name=tried), demos="data/buttons")
+        [said] = [line for line in tuned(50, 40, 0.1, config).splitlines() if f"method={method}" in line]
+        words = said.partition("   (")[0].split()[2:]
+        given = load_config("finetune", expand(words, "finetune")[0], FinetuneVerb)
+        assert (given.base, given.demos) == ("base", None)
+        assert given.method.mix == MixConfig()  # no demonstrations
+        assert with_planning_interval(base, given.method.execute or base.execute) is base
+
+
 def test_a_policy_that_sees_the_true_state_teaches() -> None:
     method = MethodConfig(name="residual_lanes", privileged=True)
     said = tuned(50, 90, 1e-6, replace(CONFIG, method=method, env="metaworld/mt6", demos="data/mt6"))
@@ -108,6 +163,33 @@ def test_a_policy_that_sees_the_true_state_teaches() -> None:
         "robo-rl collect policy=runs/ft env=metaworld/mt6 takeover=0.5 episodes=300 out=runs/taught" in said
     )
     assert "robo-rl train 'data=[data/mt6,runs/taught]' out=runs/pupil" in said
+
+
+def test_data_with_instructions_train_a_policy_that_reads_them(tmp_path: Path) -> None:
+    """Advice after a collection, for a better base, and for the pupil of a privileged teacher."""
+    numbers = replace(SIDES, obs={key: array for key, array in SIDES.obs.items() if "image" not in key})
+    for name, spec in (("told", SIDES), ("plain", SPEC), ("numbers", numbers)):
+        DatasetWriter.create(tmp_path / name, spec).close()
+    assert train_on("told") == "robo-rl train policy=vla data=told out=runs/base"
+    assert train_on("plain") == "robo-rl train data=plain out=runs/base"
+    assert train_on("numbers") == "robo-rl train data=numbers out=runs/base"  # policy=vla needs pictures
+    actor = make_actor(ActorConfig("deterministic", 2, 1, (8,)))
+    save_policy(tmp_path / "vla", small_vla())
+    save_policy(tmp_path / "tuned", ResidualPolicy(small_vla(), actor, ResidualMap(1, 0.3)))
+    save_policy(tmp_path / "flow", flow_policy(SPEC))
+    better = "robo-rl train policy=vla data=<more demonstrations> steps=<more> out=<new run>"
+    assert after_evaluation(tmp_path / "vla", SuccessRate(0, 10)).startswith(better)
+    privileged = MethodConfig(name="residual_lanes", privileged=True)
+    for base, demos, told in (
+        ("vla", None, True),
+        ("tuned", None, True),
+        ("flow", "told", True),
+        ("flow", None, False),
+    ):
+        config = replace(CONFIG, base=base, demos=demos)
+        assert (better in tuned(0, 0, 1.0, config)) is told
+        config = replace(config, method=privileged, env="metaworld/mt6", demos=demos or "plain")
+        assert ("robo-rl train policy=vla 'data=[" in tuned(50, 90, 1e-6, config)) is told
 
 
 def test_a_gain_that_may_be_chance_is_measured_again() -> None:

@@ -17,7 +17,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, EnvSpec, image_fault, sense_of, target_of
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
-from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_bytes, to_text
+from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, suits_vla, to_bytes, to_text
 from robo_rl.data.edit.changes import task_changed
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.recover import empty_sentence
@@ -158,6 +158,16 @@ class TrainData:
             return ""
         some = ", ".join(f"'{text}'" for text in texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
         return f"No instruction was recorded as an observation: the task of each episode is told ({some})."
+
+    def unread_sentence(self) -> str:
+        """Sentence for a policy that reads no instructions; empty for data with at most one."""
+        if INSTRUCTION not in self.spec.obs:
+            return ""
+        texts = {to_text(row) for e in self.episodes for row in np.unique(e.obs(INSTRUCTION), axis=0)}
+        if len(texts) < 2:
+            return ""
+        remedy = "; policy=vla does" if suits_vla(self.spec) else ""
+        return f"The data have {len(texts)} instructions, which policy=generative does not read{remedy}."
 
     def check_human(self) -> None:
         """Raise ConfigError if learn_steps=human would select every step, because no human intervened."""

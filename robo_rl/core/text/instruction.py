@@ -12,7 +12,7 @@ import numpy as np
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import UInt8
-from robo_rl.core.spec import ArraySpec, EnvSpec
+from robo_rl.core.spec import ArraySpec, EnvSpec, sense_of
 
 INSTRUCTION = "instruction"  # key of the observation
 TASK_NOTE = "env_task"  # in the note of an episode: its task, in an environment of several
@@ -53,6 +53,12 @@ def padded(text: str) -> UInt8[np.ndarray, " 128"]:
 def with_instruction(env: EnvSpec) -> EnvSpec:
     """The contract with an instruction among its observations."""
     return env if INSTRUCTION in env.obs else replace(env, obs={**env.obs, INSTRUCTION: INSTRUCTION_SPEC})
+
+
+def suits_vla(env: EnvSpec) -> bool:
+    """True for what a vision-language-action policy reads: pictures, an instruction and states, no more."""
+    senses = {sense_of(key, array) for key, array in env.for_policies().obs.items()}
+    return INSTRUCTION in env.obs and senses == {"image", "text", "state"}
 
 
 def to_text(data: UInt8[np.ndarray, " 128"]) -> str:

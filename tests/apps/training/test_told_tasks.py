@@ -18,11 +18,11 @@ from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.core.text.instruction import INSTRUCTION, to_text, with_instruction
+from robo_rl.core.text.instruction import INSTRUCTION, to_bytes, to_text, with_instruction
 from robo_rl.data.edit.changes import relabel_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec
-from tests.apps.conftest import train_config
+from tests.apps.conftest import mean_pool, train_config
 
 ROBOT = EnvSpec(
     "robot/arm",
@@ -120,3 +120,22 @@ def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
     config = FinetuneVerb(base=str(run), env="its simulation", demos=str(folder))
     config.method.name = "auto"
     assert start.load_base(config).kind == "vla"
+
+
+@pytest.mark.parametrize("texts", [TASKS, TASKS[:1]])
+def test_a_policy_without_words_says_that_it_reads_no_instructions(
+    texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data of one instruction need none to be read."""
+    writer = DatasetWriter.create(tmp_path / "data", with_instruction(ROBOT))
+    for text in texts:
+        with writer.episode(task="") as episode:
+            state, picture = np.zeros(2, np.float32), np.zeros((16, 16, 3), np.uint8)
+            obs = {"state": state, "image.view": picture, INSTRUCTION: to_bytes(text)}
+            for _ in range(4):
+                episode.add(obs, np.zeros(2, np.float32), reward=0.0)
+            episode.commit(success=True, final_obs=obs)
+    writer.close()
+    assert train.main(train_config(tmp_path / "data", tmp_path / "run", steps=1, image=mean_pool())) == 0
+    said = "The data have 2 instructions, which policy=generative does not read; policy=vla does.\n"
+    assert (said in capsys.readouterr().out) is (len(texts) == 2)
