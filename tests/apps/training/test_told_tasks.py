@@ -137,5 +137,5 @@ def test_a_policy_without_words_says_that_it_reads_no_instructions(
             episode.commit(success=True, final_obs=obs)
     writer.close()
     assert train.main(train_config(tmp_path / "data", tmp_path / "run", steps=1, image=mean_pool())) == 0
-    said = "The data have 2 instructions, which policy=generative does not read; policy=vla does.\n"
+    said = "The data have several instructions, which policy=generative does not read; policy=vla does.\n"
     assert (said in capsys.readouterr().out) is (len(texts) == 2)
