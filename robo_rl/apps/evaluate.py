@@ -38,6 +38,7 @@ from robo_rl.runs.loaded_policy import (
 from robo_rl.runs.next_step import after_evaluation, winner
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import POLICIES
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
 from sim.adapters.own_function import Function, name_of
@@ -344,6 +345,13 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     with closing(make_env(name, 1, **env_options(config))) as env:
         seeds = seeds_of(config, name)[: config.video_episodes or FILMED]
         factory, noise = executor_factory(config), noise_of(config, actor)
-        shown = actor.folder.parent.name or actor.folder.name
         path, told = Path(str(config.video)), config.instruction
-        record_episodes(env, actor.policy, factory, noise, seeds, path, name=shown, told=told)
+        record_episodes(
+            env, actor.policy, factory, noise, seeds, path, name=shown_name(actor.folder), told=told
+        )
+
+
+def shown_name(policy: Path) -> str:
+    """Name of a policy folder in a film: that of its run, of a joint network that of the robot."""
+    run = policy.parent.name
+    return policy.name if run in ("", POLICIES) else run

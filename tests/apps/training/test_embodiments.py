@@ -202,3 +202,10 @@ def test_names_of_folders_are_unique(tmp_path: Path) -> None:
     data = TrainData.select(given, "unfailed", tell_task=True, several=True)
     assert folder_names(data) == ["data", "data-2"]
     assert [len(part.episodes) for part in data.embodiments] == [4, 2]
+
+
+def test_a_film_names_the_run_or_the_robot() -> None:
+    """The policies of further robots are in a folder of the run."""
+    assert evaluate.shown_name(Path("runs/base/policy")) == "base"
+    assert evaluate.shown_name(Path("runs/joint/policies/drone")) == "drone"
+    assert evaluate.shown_name(Path("policy")) == "policy"
