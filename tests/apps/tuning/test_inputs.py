@@ -14,7 +14,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import distill, finetune
-from robo_rl.apps.tuning import check, start
+from robo_rl.apps.tuning import check, start, stores
 from robo_rl.apps.tuning.auto import verb
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
@@ -38,6 +38,7 @@ def untrained(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "run_method", lambda *_, **__: None)
         monkeypatch.setattr(module, "report", lambda *_: None)
     monkeypatch.setattr(verb, "train_in_stages", lambda *_: None)
+    monkeypatch.setattr(stores, "has_dense_reward", lambda *_: False)
     monkeypatch.setattr(check, "check_auto", lambda _: None)  # composes settings for seconds
     monkeypatch.setattr(distill, "distill_policy", lambda *_: SimpleNamespace(head=None))
     for name in ("save_policy", "train_note", "report"):
