@@ -73,7 +73,7 @@ def main() -> None:
         report(f"vla/drone/{kind}/success/{colour}", SuccessRate.of(found).to_json(), spent)
     two_minutes = [
         f"env={ENV}:hold_s={0.25 if args.quick else 120}",
-        f"episodes={max(1, episodes // 4)}",
+        f"episodes={max(len(COLOURS), episodes // 4)}",
         *more,
     ]
     long = measured(run, "two-minutes", *two_minutes)
