@@ -120,6 +120,8 @@ def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
 
     Raises ConfigError if the numbers of seeds differ.
     """
+    from scipy import stats
+
     if len(first) != len(second):
         raise ConfigError(
             f"A paired test needs the same seeds for both policies, found {len(first)} and {len(second)} "
@@ -127,19 +129,11 @@ def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
         )
     pairs = [(bool(a), bool(b)) for a, b in zip(first, second, strict=True)]
     only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
-    p_value = _two_sided_p(min(only_first, only_second), only_first + only_second)
+    discordant = only_first + only_second
+    p_value = float(stats.binomtest(only_first, discordant, 0.5).pvalue) if discordant else 1.0
     return PairedTest(
         pairs.count((True, True)), only_first, only_second, pairs.count((False, False)), p_value
     )
-
-
-def _two_sided_p(fewer: int, flips: int) -> float:
-    """p-value of the two-sided sign test: of `flips` fair coins, `fewer` show the rarer side."""
-    ways = tail = 1  # of no coin that shows it; of at most so many
-    for side in range(fewer):
-        ways = ways * (flips - side) // (side + 1)
-        tail += ways
-    return min(1.0, 2 * tail / (1 << flips))
 
 
 @dataclass(frozen=True, slots=True)

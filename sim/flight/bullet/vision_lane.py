@@ -70,8 +70,12 @@ class VisionLanes:
 
     @property
     def hover(self) -> HoverTask:
-        starts = {"start_tilt_rad": self.start_tilt_rad, "start_speed_m_s": self.start_speed_m_s}
-        return replace(HoverTask(), max_steps=self.max_episode_steps, **starts)  # type: ignore[arg-type]
+        return replace(
+            HoverTask(),
+            max_steps=self.max_episode_steps,
+            start_tilt_rad=self.start_tilt_rad,
+            start_speed_m_s=self.start_speed_m_s,
+        )
 
     @property
     def spec(self) -> EnvSpec:

@@ -131,7 +131,9 @@ def test_every_verb_names_the_policy_that_fits_by_its_own_setting(
 def test_where_to_act_is_learned_of_the_robots_whose_data_tell_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the others it is predicted, also when their policy is trained further. Without any it is refused."""
+    """Robots whose data do not tell it act by predicted points, also when their policy is trained further. If
+    the data of no robot tell it, the training is refused.
+    """
     shape = VlaConfig(width=16, layers=1, heads=2, kv_heads=1, spatial=1.0, film=True)
     recorded(tmp_path / "arm", ARM)
     recorded(tmp_path / "copter", COPTER)
