@@ -4,14 +4,15 @@
     python benchmarks/vla_drone.py --folder runs/drone --plain
     python benchmarks/vla_drone.py --folder runs/drone --robot
 
-Demonstrations of `drone/seek`, one training with policy.film=true (`--plain`: without it), zero noise. All
-evaluations are of episodes that are not used in training, as many for each colour. Names:
-vla/drone/<film or plain>/success, .../success/<colour>, .../new_wording_success (wordings that no
-demonstration has), .../other_instruction_success (told another colour than the one that the environment
-scores), .../two_minutes_success (stays at its ball for two minutes instead of three seconds), with k, n and
-the 95 % Wilson interval. `--robot` measures the exported bundle of a finished training
-through the nodes of a robot instead (camera, inference process, velocity loop, flight filter, an autopilot's
-rate loop), in real time, on the same episodes: vla/drone/film/robot_success.
+Demonstrations of `drone/seek`, a training for each of --seeds with policy.film=true (`--plain`: without
+it), zero noise. All evaluations are of episodes that are not used in training, the same for every seed, as
+many for each colour. Names: vla/drone/<film or plain>/success, .../success/<colour>,
+.../new_wording_success (wordings that no demonstration has), .../other_instruction_success (told another
+colour than the one that the environment scores), .../two_minutes_success (stays at its ball for two minutes
+instead of three seconds). k, n and the 95 % Wilson interval are over all seeds; `seeds` is the success of
+each. `--robot` measures the exported bundles of finished trainings through the nodes of a robot instead
+(camera, inference process, velocity loop, flight filter, an autopilot's rate loop), in real time, on the
+same episodes: vla/drone/film/robot_success.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
@@ -40,6 +42,7 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=1200, help="updates of the training")
     options.add_argument("--batch-size", type=int, default=64, help="windows per update")
     options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings")
     options.add_argument("--plain", action="store_true", help="without policy.film")
     options.add_argument("--robot", action="store_true", help="through the nodes of a robot, in real time")
     options.add_argument("--folder", type=Path, default=Path("runs/drone"), help="folder of the runs")
@@ -48,45 +51,56 @@ def main() -> None:
     more: list[str] = []
     if args.quick:
         demos, steps, size, episodes, more = 4, 2, 4, 4, ["max_episode_steps=10"]
+        args.seeds = args.seeds[:1]
     folder = own_folder(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
     data, kind = folder / "data", "plain" if args.plain else "film"
-    run = folder / kind
+    runs = [folder / f"{kind}_seed{seed}" for seed in args.seeds]
     with into_log(folder / "log.txt"):
         if not data.exists():
             verb("collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.15", "num_envs=64")
-        if not (run / "policy").exists():
-            words = [f"data={data}", f"out={run}", f"steps={steps}", f"batch_size={size}"]
-            again = "resume=true" if run.exists() else "overwrite=true"
-            verb("train", *words, *RECIPE, f"policy.film={str(not args.plain).lower()}", again)
+        for seed, run in zip(args.seeds, runs, strict=True):
+            if not (run / "policy").exists():
+                words = [f"data={data}", f"out={run}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
+                again = "resume=true" if run.exists() else "overwrite=true"
+                verb("train", *words, *RECIPE, f"policy.film={str(not args.plain).lower()}", again)
     spent = {"updates": steps, "rows": size, "demonstrations": demos}
     if args.robot:
-        success = flown(run, episodes)
-        report(f"vla/drone/{kind}/robot_success", SuccessRate.of(success).to_json(), spent)
+        report(f"vla/drone/{kind}/robot_success", [flown(run, episodes) for run in runs], spent)
         return
     count = [f"episodes={episodes}", *more]
-    own = measured(run, "own", *count)
-    report(f"vla/drone/{kind}/success", own["policy"]["rate"], spent)
+    own = [measured(run, "own", *count) for run in runs]
+    report(f"vla/drone/{kind}/success", [outcomes(each) for each in own], spent)
     for number, colour in enumerate(COLOURS):
-        told = zip(own["policy"]["seeds"], own["policy"]["success"], strict=True)
-        found = [success for seed, success in told if task_in(ENV, seed) == number]
-        report(f"vla/drone/{kind}/success/{colour}", SuccessRate.of(found).to_json(), spent)
+        found = [outcomes(each, number) for each in own]
+        report(f"vla/drone/{kind}/success/{colour}", found, spent)
     two_minutes = [
         f"env={ENV}:hold_s={0.25 if args.quick else 120}",
         f"episodes={max(len(COLOURS), episodes // 4)}",
         *more,
     ]
-    long = measured(run, "two-minutes", *two_minutes)
-    report(f"vla/drone/{kind}/two_minutes_success", long["policy"]["rate"], spent)
-    new = measured(run, "new", *count, "wordings=new")
-    report(f"vla/drone/{kind}/new_wording_success", new["policy"]["rate"], spent)
-    others: list[bool] = []
+    long = [outcomes(measured(run, "two-minutes", *two_minutes)) for run in runs]
+    report(f"vla/drone/{kind}/two_minutes_success", long, spent)
+    new = [outcomes(measured(run, "new", *count, "wordings=new")) for run in runs]
+    report(f"vla/drone/{kind}/new_wording_success", new, spent)
+    others = [told_another(run, max(1, episodes // len(COLOURS)), more) for run in runs]
+    report(f"vla/drone/{kind}/other_instruction_success", others, spent)
+
+
+def told_another(run: Path, episodes: int, more: list[str]) -> list[bool]:
+    """Successes in `episodes` of each colour, told the next one and scored by its own."""
+    found: list[bool] = []
     names = list(COLOURS)
     for colour, other in zip(names, (*names[1:], names[0]), strict=True):
-        words = [f"episodes={max(1, episodes // len(names))}", *more, f"tasks=[{colour}]"]
-        told_other = measured(run, f"other-{colour}", *words, f"instruction=fly to the {other} ball")
-        others += told_other["policy"]["success"]
-    report(f"vla/drone/{kind}/other_instruction_success", SuccessRate.of(others).to_json(), spent)
+        words = [f"episodes={episodes}", *more, f"tasks=[{colour}]"]
+        found += outcomes(measured(run, f"other-{colour}", *words, f"instruction=fly to the {other} ball"))
+    return found
+
+
+def outcomes(measurement: dict[str, Any], number: int | None = None) -> list[bool]:
+    """Successes of an evaluation; number: of the episodes with this colour alone."""
+    told = zip(measurement["policy"]["seeds"], measurement["policy"]["success"], strict=True)
+    return [success for seed, success in told if number is None or task_in(ENV, seed) == number]
 
 
 def measured(run: Path, name: str, *words: str) -> dict[str, Any]:
@@ -117,10 +131,11 @@ def flown(run: Path, episodes: int) -> list[bool]:
     return found
 
 
-def report(name: str, rate: dict[str, Any], spent: dict[str, int]) -> None:
-    """Print a success rate."""
-    counts = {"k": rate["k"], "n": rate["n"], "wilson95": rate["wilson95"]}
-    emit(name, rate["success"], "fraction", **counts, **spent)
+def report(name: str, of_seeds: list[list[bool]], spent: dict[str, int]) -> None:
+    """Print the success rate over all seeds, and that of each."""
+    rate = SuccessRate.of([success for each in of_seeds for success in each])
+    counts = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "seeds": list(map(fmean, of_seeds))}
+    emit(name, rate.rate, "fraction", **counts, **spent)
 
 
 if __name__ == "__main__":
