@@ -249,6 +249,7 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         ),
         (["demos=nowhere"], "nowhere does not exist"),
         (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
+        (["method=rlif", "demos=DATA", "env=gym/Hopper-v5"], "which 'gym/Hopper-v5' does not have"),
         (["method.learner.tau=0.1"], "method.learner.tau=0.1 cannot be used: method=auto (the default)"),
         (["launcher=ray"], "method=auto (the default) runs several methods"),
         (["method=steering", "method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
@@ -354,6 +355,32 @@ def test_demonstrations_that_all_failed_leave_no_run(
     said = capsys.readouterr().err
     assert "None of the 1 demonstrations succeeded" in said
     assert words in said
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["method=residual", "method.progress_gripper=9"], "method.progress_gripper=9 names no action"),
+        (["method=dppo", "demos=OTHER"], "but the policy was trained in metaworld/reach-v3"),
+        (["method=dppo", "demos=FEW"], "needs two successful demonstrations or more, found 0"),
+    ],
+)
+def test_demonstrations_that_teach_no_progress_leave_no_run(
+    changes: list[str],
+    words: str,
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also of a method that replays none."""
+    for name, spec in (("OTHER", SPEC), ("FEW", EpisodeStore(base[0]).spec)):
+        DatasetWriter.create(tmp_path / name, spec).close()
+    given = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={base[0]}", "method.progress_weight=0.5"]
+    changed = [word.replace("demos=", f"demos={tmp_path}/") for word in changes]
+    given = [word for word in given if word[:6] != "demos=" or "demos=" not in " ".join(changes)]
+    assert robo_rl(["finetune", *given, *changed]) == 2
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
