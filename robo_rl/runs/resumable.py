@@ -177,7 +177,7 @@ def resumable(
     with (
         progress(total, label, unit, initial=step) as bar,
         run.metrics(None if at is None else step, resume_lines=lines, bar=bar) as metrics,
-        stop_between_steps() as stop,
+        stop_between_steps(left=lambda: how_to_continue(run, unit)) as stop,
     ):
         metrics.shown = shown
         yield RunSession(run, bar, metrics, stop, state, unit=unit, keep=keep)
