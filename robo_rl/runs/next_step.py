@@ -283,7 +283,7 @@ def _other_method(config: FinetuneVerb) -> dict[str, Any] | None:
     base = _described(config.base)
     remembers = base is not None and _has_memory(base)
     demos = {"demos": config.demos or "<dataset>"}
-    if config.method.name == "auto" and config.demos is None:
+    if config.method.name == "auto" and config.demos is None and not remembers:
         return demos
     if config.method.name in ("auto", "residual"):
         if base is not None and base["kind"] not in STEERABLE:  # fine-tuned itself, or without noise

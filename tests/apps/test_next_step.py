@@ -149,7 +149,8 @@ def test_another_method_fits_a_base_with_a_memory(tmp_path: Path) -> None:
     base = small_vla(memory=2)
     save_policy(tmp_path / "base", base)
     for tried, method in (("residual", "steering"), ("idql", "residual"), ("auto", "steering")):
-        config = replace(CONFIG, base="base", method=MethodConfig(name=tried), demos="data/buttons")
+        given_demos = None if tried == "auto" else "data/buttons"
+        config = replace(CONFIG, base="base", method=MethodConfig(name=tried), demos=given_demos)
         [said] = [line for line in tuned(50, 40, 0.1, config).splitlines() if f"method={method}" in line]
         words = said.partition("   (")[0].split()[2:]
         given = load_config("finetune", expand(words, "finetune")[0], FinetuneVerb)
