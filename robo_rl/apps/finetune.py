@@ -12,6 +12,7 @@ from robo_rl.apps.tuning.check import (
     check_config,
     check_pictures_fit,
     check_progress_fits,
+    check_steps,
     other_task,
     too_often,
     unread_by_base,
@@ -47,6 +48,7 @@ def main(config: FinetuneVerb) -> int:
 
 def _finetune(config: FinetuneVerb) -> int:
     base = load_base(config)
+    check_steps(config)
     check_together(config.method, build_map(config.method.map, base), base)
     check_replayed(config.method, base, config)
     check_progress_fits(config, base)

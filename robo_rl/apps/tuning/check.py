@@ -26,7 +26,7 @@ from robo_rl.apps.tuning.start import env_name, in_training, with_planning_inter
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.training_lanes import check_curriculum
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
-from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.instruction import INSTRUCTION
@@ -85,14 +85,16 @@ def check_config(config: FinetuneVerb) -> None:
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))
-    check_steps_left(in_training(config, method), _first_steps(method))
 
 
-def _first_steps(method: MethodConfig) -> str:
-    """What happens in base_steps, as the beginning of "... the first 100"."""
-    if method.map.kind != "direct":
-        return "the base alone executes"
-    return "random actions fill" if method.warmup == "base" else "the policy of init= executes"
+def check_steps(config: FinetuneVerb) -> None:
+    """Raise ConfigError if no environment steps are left for learning. After `load_base`: the steps of a
+    wrong base or environment are not what is wrong.
+    """
+    method, first = config.method, "the base alone executes"
+    if method.map.kind == "direct":
+        first = "random actions fill" if method.warmup == "base" else "the policy of init= executes"
+    check_steps_left(in_training(config, method), first)
 
 
 def other_task(config: FinetuneVerb) -> str:

@@ -209,7 +209,7 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
         (
-            ["finetune", "out=x", "env=gym/a:b-v0", "method=sac", "env_steps=200"],
+            ["finetune", "out=x", "env=gym/Pendulum-v1", "method=sac", "env_steps=200"],
             "env_steps=200 leaves no steps for learning: random actions fill the first 10000 (base_steps).",
         ),
         (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
@@ -290,6 +290,23 @@ def test_demonstrations_of_another_task_leave_no_run(
     for method in ("residual", "auto"):
         assert robo_rl(["finetune", *words, f"method={method}"]) == 2
         assert "but the policy was trained in metaworld/reach-v3" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ("gym/Pendulum-v1", "but the policy was trained in metaworld/reach-v3"),
+        ("metaworld/reach-v3", "env_steps=50 leaves no steps for learning: the base alone executes"),
+    ],
+)
+def test_a_base_of_another_task_is_said_before_too_few_steps(
+    env: str, words: str, base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More steps would not help. Neither leaves a run."""
+    given = [f"base={base[1]}", f"out={tmp_path / 'x'}", "method=steering", "env_steps=50"]
+    assert robo_rl(["finetune", *given, f"env={env}"]) == 2
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
