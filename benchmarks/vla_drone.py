@@ -4,15 +4,16 @@
     python benchmarks/vla_drone.py --folder runs/drone --plain
     python benchmarks/vla_drone.py --folder runs/drone --robot
 
-Demonstrations of `drone/seek`, a training for each of --seeds with policy.film=true (`--plain`: without
-it), zero noise. All evaluations are of episodes that are not used in training, the same for every seed, as
-many for each colour. Names: vla/drone/<film or plain>/success, .../success/<colour>,
-.../new_wording_success (wordings that no demonstration has), .../other_instruction_success (told another
-colour than the one that the environment scores), .../two_minutes_success (stays at its ball for two minutes
-instead of three seconds). k, n and the 95 % Wilson interval are over all seeds; `seeds` is the success of
-each. `--robot` measures the exported bundles of finished trainings through the nodes of a robot instead
-(camera, inference process, velocity loop, flight filter, an autopilot's rate loop), in real time, on the
-same episodes: vla/drone/film/robot_success.
+Demonstrations of `drone/seek`, of which --from-ball start at another ball than the told one; a training for
+each of --seeds with policy.film=true (`--plain`: without it), zero noise. All evaluations are of episodes
+that are not used in training, the same for every seed, as many for each colour. Names: vla/drone/<film or
+plain>/success, .../success/<colour>, .../new_wording_success (wordings that no demonstration has),
+.../other_instruction_success (told another colour than the one that the environment scores),
+.../from_ball_success (all episodes start at another ball), .../two_minutes_success (stays at its ball for
+two minutes instead of three seconds). k, n and the 95 % Wilson interval are over all seeds; `seeds` is the
+success of each. `--robot` measures the exported bundles of finished trainings through the nodes of a robot
+instead (camera, inference process, velocity loop, flight filter, an autopilot's rate loop), in real time,
+in episodes with starts like those of the demonstrations: vla/drone/film/robot_success.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ FINAL_SEED = 1  # episodes of the table
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--demos", type=int, default=500, help="demonstrations")
-    options.add_argument("--steps", type=int, default=1200, help="updates of the training")
+    options.add_argument("--demos", type=int, default=600, help="demonstrations")
+    options.add_argument("--from-ball", type=float, default=0.4, help="share of them from another ball")
+    options.add_argument("--steps", type=int, default=1500, help="updates of the training")
     options.add_argument("--batch-size", type=int, default=64, help="windows per update")
     options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings")
@@ -58,13 +60,20 @@ def main() -> None:
     runs = [folder / f"{kind}_seed{seed}" for seed in args.seeds]
     with into_log(folder / "log.txt"):
         if not data.exists():
-            verb("collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.15", "num_envs=64")
+            verb(
+                "collect",
+                f"env={ENV}:from_ball={args.from_ball}",
+                f"out={data}",
+                f"episodes={demos}",
+                "noise=0.15",
+                "num_envs=64",
+            )
         for seed, run in zip(args.seeds, runs, strict=True):
             if not (run / "policy").exists():
                 words = [f"data={data}", f"out={run}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
                 again = "resume=true" if run.exists() else "overwrite=true"
                 verb("train", *words, *RECIPE, f"policy.film={str(not args.plain).lower()}", again)
-    spent = {"updates": steps, "rows": size, "demonstrations": demos}
+    spent = {"updates": steps, "rows": size, "demonstrations": demos, "from_ball": args.from_ball}
     if args.robot:
         report(f"vla/drone/{kind}/robot_success", [flown(run, episodes) for run in runs], spent)
         return
@@ -74,12 +83,13 @@ def main() -> None:
     for number, colour in enumerate(COLOURS):
         found = [outcomes(each, number) for each in own]
         report(f"vla/drone/{kind}/success/{colour}", found, spent)
-    two_minutes = [
-        f"env={ENV}:hold_s={0.25 if args.quick else 120}",
+    on = [outcomes(measured(run, "from-ball", *count, env=f"{ENV}:from_ball=1")) for run in runs]
+    report(f"vla/drone/{kind}/from_ball_success", on, spent)
+    some, long_env = (
         f"episodes={max(len(COLOURS), episodes // 4)}",
-        *more,
-    ]
-    long = [outcomes(measured(run, "two-minutes", *two_minutes)) for run in runs]
+        f"{ENV}:hold_s={0.25 if args.quick else 120}",
+    )
+    long = [outcomes(measured(run, "two-minutes", some, *more, env=long_env)) for run in runs]
     report(f"vla/drone/{kind}/two_minutes_success", long, spent)
     new = [outcomes(measured(run, "new", *count, "wordings=new")) for run in runs]
     report(f"vla/drone/{kind}/new_wording_success", new, spent)
@@ -103,13 +113,13 @@ def outcomes(measurement: dict[str, Any], number: int | None = None) -> list[boo
     return [success for seed, success in told if number is None or task_in(ENV, seed) == number]
 
 
-def measured(run: Path, name: str, *words: str) -> dict[str, Any]:
+def measured(run: Path, name: str, *words: str, env: str = ENV) -> dict[str, Any]:
     """Result of an evaluation; one that exists is kept."""
     result = run / f"{name}.json"
     if not result.exists():
         with into_log(run.parent / "log.txt"):
-            given = (f"policy={run}", f"out={result}", f"seed={FINAL_SEED}", "noise=0", "num_envs=20")
-            verb("evaluate", *given, *words)
+            given = (f"policy={run}", f"env={env}", f"out={result}", f"seed={FINAL_SEED}", "noise=0")
+            verb("evaluate", *given, "num_envs=20", *words)
     found: dict[str, Any] = json.loads(result.read_text())
     return found
 
@@ -131,7 +141,7 @@ def flown(run: Path, episodes: int) -> list[bool]:
     return found
 
 
-def report(name: str, of_seeds: list[list[bool]], spent: dict[str, int]) -> None:
+def report(name: str, of_seeds: list[list[bool]], spent: dict[str, float]) -> None:
     """Print the success rate over all seeds, and that of each."""
     rate = SuccessRate.of([success for each in of_seeds for success in each])
     counts = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "seeds": list(map(fmean, of_seeds))}

@@ -19,15 +19,20 @@ class SeekRoom:
     """Room, balls and light around `body`; episodes have the same seeds as those of the environment.
 
     at_rest: begin without velocity, so that a craft waits for its policy where it is. hold_steps: at the told
-    ball, that make a success. instruction: what the craft is told in this episode. balls: the colours of the
-    balls.
+    ball, that make a success. from_ball: share of the episodes that start at another ball. instruction: what
+    the craft is told in this episode. balls: the colours of the balls.
     """
 
     def __init__(
-        self, body: QuadBody, seed: int, at_rest: bool = False, hold_steps: int = HOLD_STEPS
+        self,
+        body: QuadBody,
+        seed: int,
+        at_rest: bool = False,
+        hold_steps: int = HOLD_STEPS,
+        from_ball: float = 0.0,
     ) -> None:
         self.body, self._next_seed, self._at_rest = body, seed, at_rest
-        self._hold_steps = hold_steps
+        self._hold_steps, self._from_ball = hold_steps, from_ball
         self.reset()
 
     def reset(self) -> None:
@@ -38,7 +43,7 @@ class SeekRoom:
         """Begin the episode of this seed."""
         self._next_seed = seed + 1
         seeds = torch.tensor([seed])
-        state, self._scene = begin(self.body.craft, seeds)
+        state, self._scene = begin(self.body.craft, seeds, self._from_ball)
         if self._at_rest:
             state[VEL] = 0.0
         self.body.put(state)

@@ -2,10 +2,12 @@
 
 That place is a single point, 0.5 m before the ball along the heading, so that a policy that imitates the
 expert comes back when it drifts. The expert does not turn: during most of the flight the ball is at the side,
-and frames show how words and directions belong together.
+and frames show how words and directions belong together. Where the ball is not in the picture, the expert
+flies backwards until it is: a policy without a memory can do the same, as it need not know where the ball is.
 
     e = ball - (0.5 m, 0, 0),   v = min(1.5 / s * |e|, 0.8 m/s) * e / |e|,
-    action = clip((v, 0) + noise * range * N(0, I))
+    u = max(|ball_y|, |ball_z|) / ball_x (1 at the edge of the picture),   w = clip((u - 0.75) / 0.15, 0, 1),
+    action = clip(((1 - w) * v + w * (-0.8 m/s, 0, 0), 0) + noise * range * N(0, I))
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from robo_rl.core.keyed_random import keyed_normal
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
+from sim.flight.seek.task import STOP_M
 from sim.flight.seek.vec_env import ACTION, EXPERT_STATE
 from sim.flight.seek.words import TASKS
 
-STOP_M = 0.5  # distance that it keeps, inside `task.NEAR_M`
 _APPROACH = 1.5  # 1/s
 _FASTEST_M_S = 0.8
+_EDGE, _BLEND = 0.75, 0.15  # in halves of the picture: from here on backwards, and all of it after as much
 _STREAM = 2  # stream of an episode's random numbers; the environment uses others
 
 
@@ -46,7 +49,11 @@ class SeekExpert:
         error_m = ball - ball.new_tensor([STOP_M, 0.0, 0.0])
         far_m = error_m.norm(dim=1, keepdim=True).clamp(min=1e-6)
         speed = (_APPROACH * far_m).clamp(max=_FASTEST_M_S)
-        action = ACTION.normalize(torch.cat([speed * error_m / far_m, torch.zeros_like(far_m)], dim=1))
+        direct = torch.cat([speed * error_m / far_m, torch.zeros_like(far_m)], dim=1)
+        ahead, aside = ball[:, :1], ball[:, 1:].abs().amax(dim=1, keepdim=True)
+        share = ((aside / ahead.clamp(min=1e-3) - _EDGE) / _BLEND).clamp(0.0, 1.0)
+        backwards = direct.new_tensor([-_FASTEST_M_S, 0.0, 0.0, 0.0])
+        action = ACTION.normalize(torch.lerp(direct, backwards.expand_as(direct), share))
         if self._noise > 0.0:
             action = action + self._noise * keyed_normal(episode_seed ^ self._key, step, 4, _STREAM).T
         return ACTION.denormalize(action.clamp(-1.0, 1.0))

@@ -1,9 +1,11 @@
 """Seek: fly to the ball of a told colour among three, seen by a camera, and stop in front of it.
 
 Randomisation: the colours (three of four) and the places of the balls, position, heading and velocity at the
-start, brightness and direction of the light. Success: slower than `STOPPED_M_S` within `NEAR_M` of the told
-ball for three seconds (`HOLD_STEPS`, or the option `hold_s`), nearer to it than to the others. Staying at
-another ball, touching one, and leaving the room end an episode without success. Reward: 1 for success.
+start, brightness and direction of the light. The craft starts at one end of the room, from which it sees all
+balls, or at another ball than the told one, as after a success. Success: slower than `STOPPED_M_S` within
+`NEAR_M` of the told ball for three seconds (`HOLD_STEPS`, or the option `hold_s`), nearer to it than to the
+others. Staying at another ball, touching one, and leaving the room end an episode without success. Reward: 1
+for success.
 
 Letters in shapes: n drones, k balls. States are (17, n) as in sim/engines/quad/layout.py.
 """
@@ -23,11 +25,11 @@ from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, QUAT, ROTOR, VEL, constants, start
 from sim.flight.seek.words import COLOURS, told_colour
 
-CONTROL_HZ, MAX_STEPS = 20.0, 280
+CONTROL_HZ, MAX_STEPS, MAX_STEPS_FROM_BALL = 20.0, 280, 400
 BALLS, RADIUS_M = 3, 0.2
 NEAR_M, STOPPED_M_S, HOLD_STEPS = 0.75, 0.25, 60
 TOUCH_M = RADIUS_M + 0.1  # from the middle of a ball to that of the craft
-ROOM_M = ((-1.5, 4.5), (-4.0, 4.0), (0.1, 3.0))  # x, y, z
+ROOM_M = ((-2.0, 4.5), (-4.0, 4.0), (0.1, 3.0))  # x, y, z
 # Of a bundle: full commands in random directions reach 0.70 rad, 8.9 rad/s and 1.9 m/s. The fence is the
 # room, with the ground below it, from which a craft takes off.
 ENVELOPE = FlightEnvelope(
@@ -40,8 +42,10 @@ ENVELOPE = FlightEnvelope(
 _BEARING_RAD, _BEARING_SPREAD_RAD = math.radians(27.0), math.radians(5.0)
 _FAR_M, _HIGH_M, _START_HIGH_M = (2.0, 3.2), (0.6, 1.6), (0.8, 1.4)
 _START_YAW_RAD, _START_SPEED_M_S = 0.15, 0.2
+STOP_M = 0.5  # place of a craft before its ball, along x, inside NEAR_M
+_AROUND_M = 0.1  # of a start there, to each side
 _LIGHT = (0.7, 1.0)  # brightness
-_NUMBERS = 2 + 3 * BALLS + BALLS + 5 + 2
+_NUMBERS = 2 + 3 * BALLS + BALLS + 5 + 2 + 3
 _EPISODE = 0  # stream of an episode's random numbers
 
 
@@ -53,8 +57,13 @@ class SeekScene(NamedTuple):
     light: Float[Tensor, "3 n"]  # towards the light, as long as its brightness
 
 
-def begin(craft: Craft, seeds: Int64[Tensor, " n"]) -> tuple[Float[Tensor, "17 n"], SeekScene]:
-    """First states, hovering, and scenes of episodes with these seeds."""
+def begin(
+    craft: Craft, seeds: Int64[Tensor, " n"], from_ball: float = 0.0
+) -> tuple[Float[Tensor, "17 n"], SeekScene]:
+    """First states, hovering, and scenes of episodes with these seeds.
+
+    from_ball: share of the episodes that start at another ball than the told one.
+    """
     uniform = keyed_uniform(seeds, 0, _NUMBERS, _EPISODE)
     bearing, far, high, order = uniform[2:14].reshape(4, BALLS, -1)
     slot = order.argsort(0).float() - 1.0  # left, middle or right
@@ -62,7 +71,9 @@ def begin(craft: Craft, seeds: Int64[Tensor, " n"]) -> tuple[Float[Tensor, "17 n
     far, high = _between(_FAR_M, far), _between(_HIGH_M, high)
     balls = torch.stack([far * angle.cos(), far * angle.sin(), high], dim=1)
     state = start(len(seeds), seeds.device)
-    state[2] = _between(_START_HIGH_M, uniform[14])
+    at_end = torch.stack([0 * uniform[14], 0 * uniform[14], _between(_START_HIGH_M, uniform[14])])
+    before = balls[1] - constants((STOP_M, 0.0, 0.0), at_end) + (2.0 * uniform[21:24] - 1.0) * _AROUND_M
+    state[POS] = torch.where(uniform[1] < from_ball, before, at_end)
     half_yaw = (2.0 * uniform[15] - 1.0) * _START_YAW_RAD / 2
     state[QUAT] = torch.stack([half_yaw.cos(), 0 * half_yaw, 0 * half_yaw, half_yaw.sin()])
     state[VEL] = (2.0 * uniform[16:19] - 1.0) * _START_SPEED_M_S

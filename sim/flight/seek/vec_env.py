@@ -32,6 +32,7 @@ from sim.flight.seek.task import (
     CONTROL_HZ,
     HOLD_STEPS,
     MAX_STEPS,
+    MAX_STEPS_FROM_BALL,
     RADIUS_M,
     begin,
     from_heading_axes,
@@ -64,8 +65,9 @@ class SeekVecEnv(KeyedVecEnv):
     `info["task"]` (n,) is the number of the told colour in `COLOURS`.
 
     wordings: "training", or "new" for instructions that are in no demonstration. hold_s: time at the told
-    ball that makes a success; with a longer one episodes are longer, too. compiled: None
-    compiles from 64 lanes on.
+    ball that makes a success; with a longer one episodes are longer, too. from_ball: share of the episodes
+    that start at another ball, from which the told one often cannot be seen. compiled: None compiles from 64
+    lanes on.
     """
 
     saved = ("_state", "_balls", "_colours", "_light", "_told", "_words", "_episode_seed", "_age", "_held")
@@ -89,6 +91,7 @@ class SeekVecEnv(KeyedVecEnv):
         wordings: str = "training",
         craft: str = "cf2x_l2f",
         hold_s: float = HOLD_STEPS / CONTROL_HZ,
+        from_ball: float = 0.0,
         compiled: bool | None = None,
     ) -> None:
         super().__init__(num_envs)
@@ -97,7 +100,9 @@ class SeekVecEnv(KeyedVecEnv):
         if reward != "sparse":
             raise ConfigError(f"drone tasks pay for success only, not '{reward}'; leave reward= out.")
         self.hold_steps = hold_steps(hold_s)
-        steps = MAX_STEPS - HOLD_STEPS + self.hold_steps if max_episode_steps is None else max_episode_steps
+        self.from_ball = share_from_ball(from_ball)
+        usual_steps = (MAX_STEPS_FROM_BALL if from_ball else MAX_STEPS) - HOLD_STEPS + self.hold_steps
+        steps = usual_steps if max_episode_steps is None else max_episode_steps
         check_steps(steps)
         if self.hold_steps != HOLD_STEPS and self.hold_steps > steps:
             raise ConfigError(
@@ -110,9 +115,16 @@ class SeekVecEnv(KeyedVecEnv):
         self._size_px, self._render_px = image_size, render_size
         texts = [[to_bytes(text).copy() for text in of_colour] for of_colour in instructions(wordings)]
         self._texts = torch.stack([torch.stack([torch.from_numpy(text) for text in each]) for each in texts])
-        given = {"craft": craft, "hold_s": hold_s, "image_size": image_size, "wordings": wordings}
+        given = {
+            "craft": craft,
+            "from_ball": from_ball,
+            "hold_s": hold_s,
+            "image_size": image_size,
+            "wordings": wordings,
+        }
         usual = {
             "craft": "cf2x_l2f",
+            "from_ball": 0.0,
             "hold_s": HOLD_STEPS / CONTROL_HZ,
             "image_size": 64,
             "wordings": "training",
@@ -137,7 +149,7 @@ class SeekVecEnv(KeyedVecEnv):
         return self.spec.max_episode_steps
 
     def _first_step(self, seeds: Int64[Tensor, " k"]) -> dict[str, Tensor]:
-        state, scene = begin(self.craft, seeds)
+        state, scene = begin(self.craft, seeds, self.from_ball)
         told = told_colour(seeds)
         words = self._texts[told, told_wording(seeds, self._texts.shape[1])].T
         none = torch.zeros_like(seeds)
@@ -195,6 +207,13 @@ def hold_steps(hold_s: float) -> int:
     ):
         raise ConfigError(f"hold_s is {hold_s!r}; expected {1 / CONTROL_HZ:g} to 600 seconds.")
     return round(hold_s * CONTROL_HZ)
+
+
+def share_from_ball(from_ball: float) -> float:
+    """The share. Raises ConfigError for a number outside 0 to 1."""
+    if isinstance(from_ball, bool) or not isinstance(from_ball, int | float) or not 0.0 <= from_ball <= 1.0:
+        raise ConfigError(f"from_ball is {from_ball!r}; expected a share of the episodes, 0 to 1.")
+    return float(from_ball)
 
 
 def seek_spec(name: str, max_episode_steps: int, image_size: int) -> EnvSpec:

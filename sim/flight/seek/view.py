@@ -16,6 +16,7 @@ from robo_rl.core.shapes import Float, Int64, UInt8
 from sim.engines.quad.layout import POS, QUAT, constants, rotation_matrix
 
 FIELD_OF_VIEW_RAD = math.pi / 2  # across and up
+NOWHERE = (0.0, 2.0)  # place of what is not in the picture, below it
 _TILE_M = 0.5
 _TILES = (0.35, 0.5)  # brightness of dark and light ones
 _PAINTS = (1.0, 1.0, 1.0, 0.75, 0.85, 0.95)  # RGB of floor and sky
@@ -80,12 +81,14 @@ def in_picture(
     state: Float[Tensor, "17 n"], point_m: Float[Tensor, "3 n"]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
     """Place of a point of the world in the picture, x to the right and y down, 0 in its middle and 1 at its
-    edges; a point behind the camera is put far outside.
+    edges; `NOWHERE` for a point that is not in it.
     """
     turn = rotation_matrix(state[QUAT]).reshape(3, 3, -1)
     ahead, left, up = ((point_m - state[POS]).unsqueeze(1) * turn).sum(0).unbind(0)
     depth = ahead.clamp(min=1e-3) * math.tan(FIELD_OF_VIEW_RAD / 2)
-    return -left / depth, -up / depth
+    right, down = -left / depth, -up / depth
+    seen = (ahead > 0.0) & (right.abs() <= 1.0) & (down.abs() <= 1.0)
+    return torch.where(seen, right, NOWHERE[0]), torch.where(seen, down, NOWHERE[1])
 
 
 def _room(

@@ -107,6 +107,7 @@ def test_transfer_of_a_swarm_to_pybullet(
     assert "effects: ground, downwash, drag (prop_radius_m, ground_effect" in printed
 
 
+@pytest.mark.long
 def test_transferred_policy_has_the_trained_weights(runs: Path) -> None:
     """Equal weights, and the settings of the training except engine and length of the measurement."""
     _, policy, settings = load_swarm(TransferConfig(run=str(runs / "quad"), episodes=7, seed=3))

@@ -17,15 +17,17 @@ from sim.engines.quad.layout import POS, QUAT, VEL, start
 from sim.flight.seek.task import (
     BALLS,
     HOLD_STEPS,
+    MAX_STEPS_FROM_BALL,
     NEAR_M,
     RADIUS_M,
+    STOP_M,
     STOPPED_M_S,
     TOUCH_M,
     heading_axes,
     judge,
 )
 from sim.flight.seek.vec_env import SeekVecEnv
-from sim.flight.seek.view import front_camera, in_picture
+from sim.flight.seek.view import NOWHERE, front_camera, in_picture
 from sim.flight.seek.words import COLOURS, NEW, TRAINING, WORDINGS, told_colour
 from sim.registry import longest_instruction, make_env, make_expert, task_in, tasks_in
 from sim.vec.conformance import check_vec_env
@@ -93,6 +95,13 @@ def test_turning_left_moves_the_ball_to_the_right_and_up_is_up() -> None:
     assert float(in_picture(level, above)[1]) < -0.1
 
 
+@pytest.mark.parametrize("centre_m", [(-2.0, 0.3, 1.0), (1.0, 1.1, 1.0), (1.0, 0.0, -0.1)])
+def test_what_is_not_in_the_picture_has_no_place_in_it(centre_m: tuple[float, float, float]) -> None:
+    """Behind, beside and below: one point outside, which a policy can tell from all places inside."""
+    x, y = in_picture(craft_at(0.0, 0.0, 1.0), torch.tensor(centre_m).unsqueeze(1))
+    assert (float(x), float(y)) == NOWHERE
+
+
 def test_a_near_ball_hides_a_far_one_and_a_ball_behind_is_not_seen() -> None:
     state = craft_at(0.0, 0.0, 1.0)
     balls = torch.tensor([[3.0, 0.0, 1.0], [1.0, 0.0, 1.0]]).unsqueeze(2)
@@ -122,7 +131,7 @@ def test_pictures_do_not_depend_on_the_other_lanes() -> None:
         ((2.0 - TOUCH_M + 0.01, 0.0, 1.0), 0.0, False, True),  # touched
         ((2.0, 2.0 - NEAR_M + 0.05, 1.0), 0.0, False, True),  # stopped at another ball
         ((0.0, 0.0, 0.05), 0.0, False, True),  # on the floor
-        ((-2.0, 0.0, 1.0), 0.0, False, True),  # outside
+        ((-2.1, 0.0, 1.0), 0.0, False, True),  # outside
     ],
 )
 def test_judgement(place_m: tuple[float, float, float], speed_m_s: float, success: bool, ended: bool) -> None:
@@ -236,6 +245,47 @@ def test_the_expert_succeeds_and_the_words_name_its_ball() -> None:
         running &= ~first
         step += 1
     assert success.all()
+
+
+def test_the_expert_flies_from_one_ball_to_another() -> None:
+    """Backwards until it sees the told one. Nearly all start where another ball is and the told one is not
+    seen, and they have more time.
+    """
+    num = 64
+    env = make_env("drone/seek:from_ball=1", num, image_size=8)
+    expert = make_expert("drone/seek", noise=0.0, env=env)
+    obs = env.reset(EpisodeSeeds("from-ball"))
+    assert env.spec.max_episode_steps == MAX_STEPS_FROM_BALL
+    snapshot = env.snapshot()
+    to_other_m = snapshot["balls"][1] - snapshot["state"][POS]
+    assert torch.allclose(to_other_m.mean(1), torch.tensor([STOP_M, 0.0, 0.0]), atol=0.05)
+    assert (to_other_m.norm(dim=0) < NEAR_M).all()
+    unseen = obs["target.front"][:, 1] == NOWHERE[1]
+    assert unseen.float().mean() > 0.7
+    first = expert.act(obs, torch.arange(num), torch.zeros(num, dtype=torch.long))
+    assert torch.allclose(first[unseen], torch.tensor([-0.8, 0.0, 0.0, 0.0]), atol=1e-6)
+    running, success = torch.ones(num, dtype=torch.bool), torch.zeros(num, dtype=torch.bool)
+    while running.any():
+        obs, _, _, _, info = env.step(expert.act(obs, torch.arange(num), torch.zeros(num, dtype=torch.long)))
+        success |= running & info["final_mask"] & info["success"]
+        running &= ~info["final_mask"]
+    assert success.float().mean() > 0.95
+
+
+def test_a_share_of_the_episodes_starts_at_another_ball() -> None:
+    """The others are those of the usual environment, number for number."""
+    usual, mixed = (SeekVecEnv("seek", 400, image_size=8, compiled=False, from_ball=p) for p in (0.0, 0.4))
+    first, second = (env.reset(EpisodeSeeds("share")) for env in (usual, mixed))
+    same = (first["privileged.state"] == second["privileged.state"]).all(1)
+    assert 0.5 < float(same.float().mean()) < 0.7
+    assert torch.equal(first["image.front"][same], second["image.front"][same])
+    assert mixed.spec.name == "drone/seek:from_ball=0.4,image_size=8"
+
+
+@pytest.mark.parametrize("from_ball", [-0.1, 1.5, math.nan, "all", True])
+def test_impossible_shares_are_refused(from_ball: Any) -> None:
+    with pytest.raises(ConfigError, match=r"from_ball is .*; expected a share of the episodes, 0 to 1"):
+        SeekVecEnv("seek", 1, from_ball=from_ball)
 
 
 def test_every_colour_is_told_about_as_often() -> None:

@@ -116,7 +116,7 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     check_flight(bundle, "rates")
     envelope, env = wider(allowed_envelope(bundle, CraftLimits(), say=print)), seek_env(bundle)
     body = QuadBody(env.craft, level="rates", hover=HOVER)
-    room = SeekRoom(body, config.seed, hold_steps=env.hold_steps)
+    room = SeekRoom(body, config.seed, hold_steps=env.hold_steps, from_ball=env.from_ball)
     buses = {name: world.bus(name) for name in ("sim_robot", "quad_policy", "flight_filter", "task")}
     sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(room.body), LINK_HZ)
     SimCameras(
