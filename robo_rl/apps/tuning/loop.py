@@ -60,6 +60,8 @@ from robo_rl.runs.run_dir import RunDir
 from sim.registry import has_dense_reward, make_env
 from sim.vec.on_device import env_on
 
+DIVERGED = "Lower method.learner.lr_actor and .lr_critic, or look for NaN in the environment's rewards."
+
 
 def run_method(
     config: FinetuneVerb,
@@ -331,11 +333,7 @@ class _Training:
 
     def save_current(self, checkpoint: Path) -> None:
         """Save the policy of this step in a checkpoint. Raises RoboRLError if weights are NaN."""
-        check_weights(
-            self.tuner.learner.weights(),
-            "Lower method.learner.lr_actor and method.learner.lr_critic, or look for NaN in the "
-            "environment's rewards and observations.",
-        )
+        check_weights(self.tuner.learner.weights(), DIVERGED)
         curve, scale = self.curve, self.tuning.noise_scale
         steps = self.spent | {"selection": curve.selection_steps}
         note = train_note(self.config, self.method, steps, scale, curve.train_cpu_s)
