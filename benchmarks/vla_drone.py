@@ -4,16 +4,17 @@
     python benchmarks/vla_drone.py --folder runs/drone --plain
     python benchmarks/vla_drone.py --folder runs/drone --robot
 
-Demonstrations of `drone/seek`, of which --from-ball start at another ball than the told one; a training for
-each of --seeds with policy.film=true (`--plain`: without it), zero noise. All evaluations are of episodes
-that are not used in training, the same for every seed, as many for each colour. Names: vla/drone/<film or
-plain>/success, .../success/<colour>, .../new_wording_success (wordings that no demonstration has),
-.../other_instruction_success (told another colour than the one that the environment scores),
-.../from_ball_success (all episodes start at another ball), .../two_minutes_success (stays at its ball for
-two minutes instead of three seconds). k, n and the 95 % Wilson interval are over all seeds; `seeds` is the
-success of each. `--robot` measures the exported bundles of finished trainings through the nodes of a robot
-instead (camera, inference process, velocity loop, flight filter, an autopilot's rate loop), in real time,
-in episodes with starts like those of the demonstrations: vla/drone/film/robot_success.
+Demonstrations of `drone/seek`, of which --from-ball start at another ball than the told one; two trainings
+in turn for each of --seeds, the second from the first one's policy (init=), with policy.film=true
+(`--plain`: without it), zero noise. All evaluations are of episodes that are not used in training, the same
+for every seed, as many for each colour. Names: vla/drone/<film or plain>/success, .../success/<colour>,
+.../new_wording_success (wordings that no demonstration has), .../other_instruction_success (told another
+colour than the one that the environment scores), .../from_ball_success (all episodes start at another
+ball), .../two_minutes_success (stays at its ball for two minutes instead of three seconds). k, n and the 95
+% Wilson interval are over all seeds; `seeds` is the success of each. `--robot` measures the exported
+bundles of finished trainings through the nodes of a robot instead (camera, inference process, velocity
+loop, flight filter, an autopilot's rate loop), in real time, in episodes with starts like those of the
+demonstrations: vla/drone/film/robot_success.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from sim.flight.seek.words import COLOURS
 from sim.registry import task_in
 
 ENV = "drone/seek"
-RECIPE = ("policy=vla", "policy.spatial=1.0", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
+COMMON = ("policy=vla", "ema_max=0.99", "threads=1")
+RECIPE = (*COMMON, "policy.spatial=1.0", "chunk=16", "execute=8")
 FINAL_SEED = 1  # episodes of the table
 
 
@@ -41,7 +43,9 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--demos", type=int, default=600, help="demonstrations")
     options.add_argument("--from-ball", type=float, default=0.4, help="share of them from another ball")
-    options.add_argument("--steps", type=int, default=2500, help="updates of the training")
+    options.add_argument(
+        "--steps", type=int, default=1500, help="updates of the training, and of a second one"
+    )
     options.add_argument("--batch-size", type=int, default=64, help="windows per update")
     options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings")
@@ -58,6 +62,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     data, kind = folder / "data", "plain" if args.plain else "film"
     runs = [folder / f"{kind}_seed{seed}" for seed in args.seeds]
+    film = f"policy.film={str(not args.plain).lower()}"
     with into_log(folder / "log.txt"):
         if not data.exists():
             verb(
@@ -69,10 +74,10 @@ def main() -> None:
                 "num_envs=64",
             )
         for seed, run in zip(args.seeds, runs, strict=True):
-            if not (run / "policy").exists():
-                words = [f"data={data}", f"out={run}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
-                again = "resume=true" if run.exists() else "overwrite=true"
-                verb("train", *words, *RECIPE, f"policy.film={str(not args.plain).lower()}", again)
+            first = run.with_name(f"{run.name}_first")
+            given = [f"data={data}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
+            trained(first, *given, *RECIPE, film, "lr=1e-3")
+            trained(run, *given, *COMMON, f"init={first}", "lr=7e-4")
     spent = {"updates": steps, "rows": size, "demonstrations": demos, "from_ball": args.from_ball}
     if args.robot:
         report(f"vla/drone/{kind}/robot_success", [flown(run, episodes) for run in runs], spent)
@@ -95,6 +100,12 @@ def main() -> None:
     report(f"vla/drone/{kind}/new_wording_success", new, spent)
     others = [told_another(run, max(1, episodes // len(COLOURS)), more) for run in runs]
     report(f"vla/drone/{kind}/other_instruction_success", others, spent)
+
+
+def trained(run: Path, *words: str) -> None:
+    """Train a policy into this folder; a training that was stopped continues, and one that ended is kept."""
+    if not (run / "policy").exists():
+        verb("train", *words, f"out={run}", "resume=true" if run.exists() else "overwrite=true")
 
 
 def told_another(run: Path, episodes: int, more: list[str]) -> list[bool]:
