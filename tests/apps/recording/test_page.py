@@ -208,6 +208,29 @@ def test_a_copy_of_a_tab_takes_the_controls_and_sees_the_speed(browser: Any, liv
     page.context.close()
 
 
+def test_arrow_keys_move_the_focused_slider_and_drive_after_a_drag(browser: Any, live: LiveCell) -> None:
+    """With the focus, the slider has its keys and the arm stands still; one that was dragged gives them back,
+    also if the pointer is let go beside it.
+    """
+    page, cell = open_page(browser, live), live.cell
+    page.focus("#speed")
+    before = cell.arm.q_rad.copy()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft", delay=50)
+    live.wait(lambda: cell.node.drive is not None and cell.node.drive.speed == 0.95)
+    np.testing.assert_allclose(cell.arm.q_rad, before, atol=1e-3)
+    box = page.locator("#speed").bounding_box()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 3 * box["height"], steps=3)
+    page.mouse.up()
+    live.wait(lambda: cell.node.drive is not None and 0.5 < cell.node.drive.speed < 0.75)
+    page.keyboard.down("ArrowLeft")
+    live.wait(lambda: bool(np.abs(cell.arm.q_rad - before).max() > 0.05))
+    page.keyboard.up("ArrowLeft")
+    page.context.close()
+
+
 def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCell) -> None:
     """V opens the list; an episode plays, gets another label, is found by it, and deleted by two clicks."""
     page, cell = open_page(browser, live), live.cell
