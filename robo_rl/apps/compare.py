@@ -14,7 +14,7 @@ from statistics import mean
 from robo_rl.conf.history import CompareConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.text.counts import counted
-from robo_rl.eval.plots import Curve, write_learning_curves
+from robo_rl.eval.plots import MOST_BANDS, Curve, write_learning_curves
 from robo_rl.eval.stats import rate_over_seeds
 from robo_rl.runs.history import PastRun, find_runs, no_run
 from robo_rl.runs.learning_curve import EpisodesInTraining
@@ -66,16 +66,17 @@ def caption_of(drawn: Mapping[str, tuple[Curve, int]]) -> str:
     were evaluated during training.
     """
     evaluated = [(curve, runs) for curve, runs in drawn.values() if not curve.training]
+    banded = evaluated if len(drawn) <= MOST_BANDS else []
     bands = [
-        "Wilson over the episodes of one run" if any(c.success and n == 1 for c, n in evaluated) else "",
+        "Wilson over the episodes of one run" if any(c.success and n == 1 for c, n in banded) else "",
         "Student's t over three or more runs"
-        if any(curve.success and runs >= LEAST_RUNS for curve, runs in evaluated)
+        if any(curve.success and runs >= LEAST_RUNS for curve, runs in banded)
         else "",
     ]
     lines = ["Points: evaluations during training."] if evaluated else []
     if any(bands):
         lines[0] += f" Bands: 95 % intervals, {', '.join(filter(None, bands))}."
-    elif any(not curve.success and runs > 1 for curve, runs in evaluated):
+    elif any(not curve.success and runs > 1 for curve, runs in banded):
         lines[0] += " Bands: from the lowest to the highest of several runs."
     if len(evaluated) < len(drawn):
         lines.append(
