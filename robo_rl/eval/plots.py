@@ -214,9 +214,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
 def _draw_samples(axes: Axes, forms: Sequence[Mapping[str, Any]], heights: Sequence[float]) -> None:
     """Draw a piece of each line, with its marker, beside the axes at these values of the vertical axis."""
     to_inch = Affine2D().scale(1.0 / 72.0) + axes.figure.dpi_scale_trans
-    beside = to_inch + ScaledTranslation(
-        1.0, 0.0, BboxTransformTo(axes.bbox)
-    )  # points to the right of the axes
+    beside = to_inch + ScaledTranslation(1.0, 0.0, BboxTransformTo(axes.bbox))  # points from the right edge
     place = blended_transform_factory(beside, axes.transData)
     for form, height in zip(forms, heights, strict=True):
         x_pt = (8.0, 8.0 + 0.4 * SAMPLE_PT, 8.0 + 0.8 * SAMPLE_PT)

@@ -348,6 +348,15 @@ def test_the_caption_names_the_bands_that_are_drawn(tmp_path: Path) -> None:
     assert "Student" not in drawn
 
 
+def test_the_caption_names_no_bands_where_none_are_drawn(tmp_path: Path) -> None:
+    """More than five curves have none."""
+    names = [str(tmp_path / f"run{seed}") for seed in range(6)]
+    for seed, name in enumerate(names):
+        write_run(Path(name), seed, [2, 5])
+    assert main(["compare", *names, f"out={tmp_path / 'plot'}"]) == 0
+    assert "Bands" not in (tmp_path / "plot.svg").read_text()
+
+
 def test_the_caption_counts_the_runs_that_have_a_curve(tmp_path: Path) -> None:
     """Runs without a curve are not counted: two curves have no band, and a single one has Wilson's."""
     for seed in (1, 2, 3):

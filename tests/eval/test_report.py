@@ -75,7 +75,7 @@ def test_the_terminal_table_holds_every_number() -> None:
         "47–66",
         "0.012",
         "< 0.001",
-        "12\u2009000",
+        "12\u202f000",
         "0.080",
         "41 s",
         "Single-step head",
@@ -133,7 +133,7 @@ def test_page_is_self_contained(tmp_path: Path) -> None:
         "0.012",
         "make demo",
         "Best of 8 draws",
-        "25/25 = 100 % [87, 100]",
+        "25/25 = 100\u00a0% [87, 100]",
         "Wilson",
     ):
         assert piece in page.text
@@ -157,6 +157,22 @@ def test_wide_content_scrolls_in_its_box(tmp_path: Path) -> None:
     wide = re.findall(r"<(?:table|img)\b", html)
     assert len(wide) == 3
     assert len(re.findall(r'<div class="scroll">\s*<(?:table|img)\b', html)) == len(wide)
+
+
+def test_no_line_breaks_within_a_number(tmp_path: Path) -> None:
+    """Neither between thousands nor before a unit, also in sentences that wrap."""
+    page = parse(render(report(), tmp_path))
+    assert "the base 57\u00a0% with N(0, I) noise (p\u00a0<\u00a00.001)" in page.text
+    assert "0.080\u00a0ms per decision" in page.text
+    assert text.count(12345678) == "12\u202f345\u202f678"
+
+
+def test_a_long_word_is_broken(tmp_path: Path) -> None:
+    """A name of 140 letters, as of a task or a folder, does not widen the page beyond the screen."""
+    html = render(report(title="x" * 140, facts={"out": "y" * 140}), tmp_path)
+    broken = re.findall(r"([^{}]+)\{[^{}]*overflow-wrap: anywhere", html)
+    selectors = {part.strip() for rule in broken for part in rule.split(",")}
+    assert {"h1", ".subtitle", ".facts dd", "figcaption"} <= selectors
 
 
 def test_markup_in_names_is_text() -> None:
@@ -190,7 +206,7 @@ def test_the_headline_names_the_best_and_its_cost() -> None:
     tiles = {what: value for value, what, _ in headline(report())}
     assert tiles == {
         "Success": "98 %",
-        "Environment steps": "12\u2009000",
+        "Environment steps": "12\u202f000",
         "Faster decisions": "25×",
         "Total time": "8 min 32 s",
     }
@@ -203,8 +219,8 @@ def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
     tiles = {what: (value, detail) for value, what, detail in headline(report(rows=rows))}
     assert tiles["Success"][0] == "99 %"
     assert tiles["Environment steps"] == (
-        "12\u2009000",
-        "of fine-tuning: Noise steering; the head adds 4\u2009000",
+        "12\u202f000",
+        "of fine-tuning: Noise steering; the head adds 4\u202f000",
     )
 
 
