@@ -12,7 +12,9 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
     vla/<suite>/single_task_success        flow policies of one task each, from the same pictures;
                                            .../single_task_without_noise_success from zero noise
-    vla/<suite>/spatial_success            a policy that also learns where to act, from the same data
+    vla/<suite>/spatial_success            a policy that also learns where to act, from the same data;
+                                           .../spatial_new_wording_success and
+                                           .../spatial_other_instruction_success from zero noise
     vla/<suite>/tokens_success              a policy whose actions are tokens, from the same data
     vla/<suite>/tokens_without_noise_success  the same from zero noise: the median of each token
     vla/<suite>/tokens_after_rl_success     that policy after method=ppo_tokens in --rl-task alone; medians of
@@ -61,24 +63,6 @@ from sim.adapters.metaworld_instructions import TRAINING, WORDINGS, tasks_of
 from sim.registry import task_in
 
 NAMES = {"mt6": "mt6", "pair": "faucet-open-v3+faucet-close-v3"}
-PARTS = (
-    "success",
-    "new_wording_success",
-    "other_instruction_success",
-    "single_task_success",
-    "spatial_success",
-    "tokens_success",
-    "tokens_without_noise_success",
-    "tokens_after_rl_success",
-    "without_noise_success",
-    "single_task_without_noise_success",
-    "spatial_without_noise_success",
-    "film_success",
-    "film_without_noise_success",
-    "experts_success",
-    "experts_without_noise_success",
-    "after_rl_success",
-)
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
 SPATIAL = {"policy.spatial": "1.0"}
@@ -91,6 +75,18 @@ KINDS = {  # part of a name -> settings of the training
     "tokens_": TOKENS,
 }
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
+TOLD = ("new_wording_success", "other_instruction_success")
+PARTS = (
+    "success",
+    *TOLD,
+    "without_noise_success",
+    *(f"{kind}{part}" for kind in KINDS if kind for part in ("success", "without_noise_success")),
+    *(f"spatial_{part}" for part in TOLD),
+    "single_task_success",
+    "single_task_without_noise_success",
+    "tokens_after_rl_success",
+    "after_rl_success",
+)
 PPO_TOKENS = {"method": "ppo_tokens", "num_envs": 16, "checkpoint_every": 20000, "final_episodes": 10}
 FINAL_SEED = 1  # episodes of tokens_after_rl_success; evaluations during training use 0
 SELECTION = 5  # episodes of each task in an evaluation during RL
@@ -146,6 +142,8 @@ class Measurement:
         everything: dict[str, Callable[[], ByTask]] = {
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
+            "spatial_new_wording_success": lambda: self.new_wordings("spatial_", noise=False),
+            "spatial_other_instruction_success": lambda: self.other_instruction("spatial_", noise=False),
             "single_task_success": self.single_tasks,
             "single_task_without_noise_success": lambda: self.single_tasks(noise=False),
             "tokens_after_rl_success": self.tokens_after_rl,
@@ -196,9 +194,13 @@ class Measurement:
             recipe = RECIPE | {"steps": self.args.steps, "batch_size": self.args.batch_size}
             verb("train", data=data, out=out, resume=(out / "run.json").exists(), **recipe | settings)
 
-    def success(self, policy: str, name: str, **settings: Any) -> ByTask:
-        """Outcomes of a policy, kept in a file of this name. settings: of the evaluation."""
+    def success(self, policy: str, name: str, noise: bool = True, **settings: Any) -> ByTask:
+        """Outcomes of a policy, kept in a file of this name. noise: False begins every chunk from zero noise.
+        settings: more of the evaluation.
+        """
         tasks = settings.pop("only", self.tasks)
+        if not noise:
+            name, settings["noise"] = f"{name}_without_noise", 0.0
         home = Path(policy.partition("@")[0])
         if seed := self.args.eval_seed:
             settings.setdefault("seed", seed)
@@ -220,31 +222,38 @@ class Measurement:
         return outcomes
 
     def of_trainings(self, kind: str, noise: bool = True) -> ByTask:
+        """Outcomes of the trainings of a kind in their tasks."""
+        return self.over_trainings(kind, lambda each: self.success(each, "success", noise))
+
+    def over_trainings(self, kind: str, measure: Callable[[str], ByTask]) -> ByTask:
         """Outcomes of one training of a kind, or of all --bases; the line then has the success of each."""
-        policies = [self.vla(kind)] if self.args.bases is None else self.bases(kind)
-        each = [self.success(every, "success") if noise else self.without_noise(every) for every in policies]
+        each = [
+            measure(policy) for policy in ([self.vla(kind)] if self.args.bases is None else self.bases(kind))
+        ]
         if self.args.bases is not None:
-            self.more = {"seeds": [fmean(joined(outcomes)) for outcomes in each]}
+            self.more |= {"seeds": [fmean(joined(outcomes)) for outcomes in each]}
         return self.pooled(each)
 
-    def without_noise(self, policy: str) -> ByTask:
-        """Outcomes of a policy from zero noise, on the episodes of its success."""
-        return self.success(policy, "success_without_noise", noise=0.0)
-
-    def new_wordings(self) -> ByTask:
+    def new_wordings(self, kind: str = "", noise: bool = True) -> ByTask:
         """Outcomes in wordings that no demonstration has; the line says how many of their words none has."""
         seen = {word for task in self.tasks for text in WORDINGS[task][:TRAINING] for word in words_in(text)}
         told = {word for task in self.tasks for text in WORDINGS[task][TRAINING:] for word in words_in(text)}
         self.more = {"words": len(told), "unseen_words": sorted(told - seen)}
-        return self.success(self.vla(), "new_wording", wordings="new")
+        return self.over_trainings(
+            kind, lambda each: self.success(each, "new_wording", noise, wordings="new")
+        )
 
-    def other_instruction(self) -> ByTask:
+    def other_instruction(self, kind: str = "", noise: bool = True) -> ByTask:
         """Outcomes in each task, told to do its opposite: tasks 2 i and 2 i + 1 are opposites."""
-        policy, outcomes = self.vla(), ByTask()
-        for i, task in enumerate(self.tasks):
-            told = WORDINGS[self.tasks[i ^ 1]][0]
-            outcomes |= self.success(policy, f"other_than_{task}", only=[task], instruction=told)
-        return outcomes
+
+        def measure(policy: str) -> ByTask:
+            outcomes = ByTask()
+            for i, task in enumerate(self.tasks):
+                told = WORDINGS[self.tasks[i ^ 1]][0]
+                outcomes |= self.success(policy, f"other_than_{task}", noise, only=[task], instruction=told)
+            return outcomes
+
+        return self.over_trainings(kind, measure)
 
     def single_tasks(self, noise: bool = True) -> ByTask:
         """Outcomes of flow policies that learn one task each, from as many demonstrations of it."""
@@ -252,15 +261,14 @@ class Measurement:
         for task in self.args.single_tasks or self.tasks:
             data = self.collect(f"{task}+", self.folder / f"data_{task}")
             self.train(data, self.folder / f"flow_{task}", FLOW)
-            name, settings = ("success", {}) if noise else ("success_without_noise", {"noise": 0.0})
-            outcomes |= self.success(str(self.folder / f"flow_{task}"), name, only=[task], **settings)
+            outcomes |= self.success(str(self.folder / f"flow_{task}"), "success", noise, only=[task])
         return outcomes
 
     def tokens_after_rl(self) -> ByTask:
         """Outcomes of all seeds of PPO on tokens in one task; the line has each seed's and the base's."""
         base, args, task = self.vla("tokens_"), self.args, self.args.rl_task
-        where = {"only": [task], "noise": 0.0, "seed": FINAL_SEED, "env": f"metaworld/{task}+"}
-        before = self.success(base, f"success_without_noise_in_{task}", **where)[task]
+        where = {"only": [task], "noise": False, "seed": FINAL_SEED, "env": f"metaworld/{task}+"}
+        before = self.success(base, f"success_in_{task}", **where)[task]
         outcomes, seeds, spent = list[bool](), list[float](), list[int]()
         for seed in args.rl_seeds:
             out = self.folder / f"{Path(base).name}_ppo_tokens_{task}" / f"seed{seed}"
@@ -282,10 +290,9 @@ class Measurement:
             raise SystemExit(f"--bases names {len(bases)} policies for {len(args.rl_seeds)} of --rl-seeds.")
         runs = list(zip(bases, args.rl_seeds, strict=True))
         before = [self.success(base, "success") for base, _ in runs]
-        still = [self.without_noise(base) for base, _ in runs]
+        still = [self.success(base, "success", noise=False) for base, _ in runs]
         after = [self.tuned(base, seed) for base, seed in runs]
-        start, outcomes = self.pooled(before), self.pooled(after)
-        still_start = self.pooled(still)
+        start, still_start, outcomes = map(self.pooled, (before, still, after))
         self.say("after_rl_success/base", joined(start), start)
         self.say("after_rl_success/base_without_noise", joined(still_start), still_start)
         change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
@@ -357,7 +364,7 @@ class Measurement:
             more |= {} if before is None else {"init": before}
             more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
             self.train(f"[{data}]", pupil, more)
-        return self.without_noise(str(lesson.pupils[-1]))
+        return self.success(str(lesson.pupils[-1]), "success", noise=False)
 
     def tuned(self, policy: str, seed: int) -> ByTask:
         """Outcomes of one seed of the method; a training that was stopped continues."""
@@ -368,16 +375,8 @@ class Measurement:
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
             # at most evaluations at the first and the last step, of which the better policy is kept
             again = {"resume": (out / "run.json").exists(), "eval_episodes": SELECTION * len(self.tasks)}
-            where = {"num_workers": args.workers, "device": args.device}
-            verb(
-                "finetune",
-                *args.rl_set,
-                **given,
-                **again,
-                **where,
-                eval_every=0,
-                final_episodes=len(self.tasks),
-            )
+            where = {"num_workers": args.workers, "device": args.device, "final_episodes": len(self.tasks)}
+            verb("finetune", *args.rl_set, **given, **again, **where, eval_every=0)
         return self.success(str(out), "success")
 
     def say(self, name: str, outcomes: list[bool], by_task: ByTask) -> None:
