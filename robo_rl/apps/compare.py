@@ -13,7 +13,8 @@ from statistics import mean
 
 from robo_rl.conf.history import CompareConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.eval.plots import Curve, write_learning_curves
+from robo_rl.core.text.counts import counted
+from robo_rl.eval.plots import MOST_BANDS, Curve, write_learning_curves
 from robo_rl.eval.stats import rate_over_seeds
 from robo_rl.runs.history import PastRun, find_runs, no_run
 from robo_rl.runs.learning_curve import EpisodesInTraining
@@ -65,16 +66,17 @@ def caption_of(drawn: Mapping[str, tuple[Curve, int]]) -> str:
     were evaluated during training.
     """
     evaluated = [(curve, runs) for curve, runs in drawn.values() if not curve.training]
+    banded = evaluated if len(drawn) <= MOST_BANDS else []
     bands = [
-        "Wilson over the episodes of one run" if any(c.success and n == 1 for c, n in evaluated) else "",
+        "Wilson over the episodes of one run" if any(c.success and n == 1 for c, n in banded) else "",
         "Student's t over three or more runs"
-        if any(curve.success and runs >= LEAST_RUNS for curve, runs in evaluated)
+        if any(curve.success and runs >= LEAST_RUNS for curve, runs in banded)
         else "",
     ]
     lines = ["Points: evaluations during training."] if evaluated else []
     if any(bands):
         lines[0] += f" Bands: 95 % intervals, {', '.join(filter(None, bands))}."
-    elif any(not curve.success and runs > 1 for curve, runs in evaluated):
+    elif any(not curve.success and runs > 1 for curve, runs in banded):
         lines[0] += " Bands: from the lowest to the highest of several runs."
     if len(evaluated) < len(drawn):
         lines.append(
@@ -112,8 +114,13 @@ def final_success(runs: list[PastRun]) -> str:
     listed.
     """
     rates = [run.rate for run in runs if run.rate is not None]
-    if returns := [run.mean_return for run in runs if run.mean_return is not None]:
-        return f"mean return {mean(returns):.4g}" + (f", mean of {len(returns)} runs" if returns[1:] else "")
+    if measured := [run for run in runs if run.return_in_words]:
+        returns = [run.mean_return for run in measured if run.mean_return is not None]
+        if len(measured) == 1 or not returns:
+            return measured[0].return_in_words
+        lost = sum(run.lost_returns for run in measured)
+        without = f", without {counted(lost, 'return')} not finite" if lost else ""
+        return f"mean return {mean(returns):.4g}, mean of {counted(len(returns), 'run')}{without}"
     if not rates:
         return "not measured" if any(run.done for run in runs) else "not finished"
     missing = f", {len(runs) - len(rates)} not measured" if len(rates) < len(runs) else ""
@@ -150,7 +157,7 @@ def training_curve(name: str, runs: list[PastRun]) -> Curve | None:
 
 def result_of(runs: list[PastRun]) -> str:
     """The final measurement; empty without one."""
-    return final_success(runs) if any(run.rate or run.mean_return is not None for run in runs) else ""
+    return final_success(runs) if any(run.rate or run.return_in_words for run in runs) else ""
 
 
 def _evaluated(run: PastRun) -> bool:
@@ -170,7 +177,7 @@ def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
         return None
     steps = measured[0].env_steps
     result = result_of(runs)
-    returns_only = not measured[0].reports_success or any(run.mean_return is not None for run in runs)
+    returns_only = not measured[0].reports_success or any(run.return_in_words for run in runs)
     if len(measured) == 1 and not returns_only:
         return replace(Curve.from_rates(name, steps, measured[0].rates), result=result)
     if any(curve.env_steps != steps for curve in measured):

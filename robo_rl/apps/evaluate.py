@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -289,6 +290,8 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
     """Comparison of two policies on the same episodes."""
     test = compare_by_report(first, second)
     if isinstance(test, ReturnTest):
+        if not math.isfinite(test.mean_difference):
+            return f"same {len(first.seeds)} episodes: a return is not finite, so there is no test"
         better = "higher" if test.mean_difference >= 0 else "lower"
         found = f"the first policy's mean return is {better} by {abs(test.mean_difference):.4g}"
         name = "paired permutation test"

@@ -57,8 +57,8 @@ def outcome(run: PastRun) -> str:
     policy's.
     """
     where = f" on {run.elsewhere}" if run.elsewhere else ""
-    if run.mean_return is not None:
-        return f"mean return {run.mean_return:.4g}{where}"
+    if run.return_in_words:
+        return f"{run.return_in_words}{where}"
     return f"{run.rate}{where}" if run.rate else "not measured" if run.done else "not finished"
 
 

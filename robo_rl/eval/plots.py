@@ -15,7 +15,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.transforms import Affine2D, BboxTransformTo, ScaledTranslation, blended_transform_factory
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.stats import SuccessRate, rate_over_seeds
@@ -23,7 +25,10 @@ from robo_rl.eval.stats import SuccessRate, rate_over_seeds
 # Okabe & Ito 2008: distinct for all common kinds of colour vision. Yellow is left out: it has no contrast on
 # white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS, LINES = "os^v", ("-", "-.", ":")  # of the curves after each use of the palette; dashes: training
 MOST_TALL = 5  # labels of two lines
+SAMPLE_PT = 36.0  # width of a line's sample before its label
+MOST_BANDS = 5  # curves with intervals: more of them would cover each other
 INK, MUTED, GRID = "#18181b", "#71717a", "#e4e4e7"
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -75,9 +80,9 @@ class Curve:
     @classmethod
     def from_returns(cls, label: str, env_steps: Sequence[int], returns: Sequence[Sequence[float]]) -> Curve:
         """Curve of mean returns, one list for each run: their mean, and the range from the lowest to the
-        highest run.
+        highest run, of those that are finite; NaN where none is.
         """
-        points = list(zip(*returns, strict=True))
+        points = [list(filter(math.isfinite, point)) or [math.nan] for point in zip(*returns, strict=True)]
         value = tuple(fmean(point) for point in points)
         low, high = tuple(map(min, points)), tuple(map(max, points))
         return cls(label, tuple(env_steps), value, low, high, success=False)
@@ -166,47 +171,81 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
     levels, labels = [], []
     # A label of two lines leaves more of the width to the curves; there is room for a few.
     between, gap = ("\n", 0.13) if len(curves) + len(baselines) <= MOST_TALL else ("  ", 0.07)
-    for curve, colour in zip(curves, _colours(len(curves)), strict=True):
-        axes.fill_between(curve.env_steps, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
-        form: Any = {"linestyle": "--"} if curve.training else {"marker": "o", "markersize": 4}
-        axes.plot(curve.env_steps, curve.value, color=colour, linewidth=2, clip_on=False, **form)
-        levels.append(curve.value[-1])
-        result = curve.result or (f"{100 * curve.value[-1]:.0f} %" if success else f"{curve.value[-1]:.4g}")
-        labels.append((f"{curve.label}{between}{result}", colour, "bold"))
+    low, high = (0.0, 1.0) if success else _range(curves)
+    forms = [curve_form(number, curve.training) for number, curve in enumerate(curves)]
+    for curve, form in zip(curves, forms, strict=True):
+        colour = form["color"]
+        if len(curves) <= MOST_BANDS:
+            axes.fill_between(curve.env_steps, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
+        axes.plot(curve.env_steps, curve.value, clip_on=False, **form)
+        known = [value for value in curve.value if math.isfinite(value)]
+        levels.append(known[-1] if known else low)
+        labels.append((f"{curve.label}{between}{_result(curve)}", colour, "bold"))
     for name, level in baselines.items():
         axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         levels.append(level)
         labels.append((f"{name}{between}{100 * level:.0f} %", MUTED, "normal"))
-    low, high = (0.0, 1.0) if success else _range(curves)
     # as a share of the axis, which leaves a margin of 3 % above success 1
     heights = spread_labels([(level - low) / (high - low) for level in levels], gap=gap, top=1.02)
+    sampled = len(curves) > len(PALETTE)  # colours repeat: a sample of each line stands before its label
     for (text, colour, weight), height in zip(labels, heights, strict=True):
         axes.annotate(
             text,
             (1.0, low + height * (high - low)),
             xycoords=axes.get_yaxis_transform(),
-            xytext=(8, 0),
+            xytext=(8 + SAMPLE_PT if sampled else 8, 0),
             va="center",
             textcoords="offset points",
             color=colour,
             weight=weight,
             annotation_clip=False,
         )
+    if sampled:
+        _draw_samples(axes, forms, [low + height * (high - low) for height in heights[: len(forms)]])
     axes.set(xlim=(0, max(end, 1)), ylim=(low, high + 0.03 * (high - low)), xlabel="Environment steps")
     axes.set_ylabel("Success" if success else "Mean return")
     if success:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k" if value else "0"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: step_words(value, end)))
     if title:
         axes.set_title(title, loc="left", weight="bold", fontsize=11)
 
 
+def _draw_samples(axes: Axes, forms: Sequence[Mapping[str, Any]], heights: Sequence[float]) -> None:
+    """Draw a piece of each line, with its marker, beside the axes at these values of the vertical axis."""
+    to_inch = Affine2D().scale(1.0 / 72.0) + axes.figure.dpi_scale_trans
+    beside = to_inch + ScaledTranslation(1.0, 0.0, BboxTransformTo(axes.bbox))  # points from the right edge
+    place = blended_transform_factory(beside, axes.transData)
+    for form, height in zip(forms, heights, strict=True):
+        x_pt = (8.0, 8.0 + 0.4 * SAMPLE_PT, 8.0 + 0.8 * SAMPLE_PT)
+        axes.add_artist(Line2D(x_pt, [height] * 3, transform=place, clip_on=False, markevery=[1], **form))
+
+
 def _range(curves: Sequence[Curve]) -> tuple[float, float]:
     """Lowest and highest return, at least a little apart."""
-    low = min(value for curve in curves for value in curve.low)
-    high = max(value for curve in curves for value in curve.high)
+    bounds = [value for curve in curves for value in (*curve.low, *curve.high) if math.isfinite(value)]
+    low, high = min(bounds, default=0.0), max(bounds, default=0.0)
     return (low, high) if high > low else (low - 1.0, high + 1.0)
 
 
-def _colours(n: int) -> list[str]:
-    return [PALETTE[i % len(PALETTE)] for i in range(n)]
+def _result(curve: Curve) -> str:
+    """Text beside the label: the final measurement, or else the last value."""
+    last = curve.value[-1]
+    if not math.isfinite(last):
+        return ", ".join(filter(None, (curve.result, "last evaluation not finite")))
+    return curve.result or (f"{100 * last:.0f} %" if curve.success else f"{last:.4g}")
+
+
+def curve_form(number: int, training: bool) -> dict[str, Any]:
+    """Colour, line and marker of a curve. After each use of the palette, marker and line are others."""
+    times, place = divmod(number, len(PALETTE))
+    form = {"color": PALETTE[place], "linewidth": 2, "markersize": 4}
+    if training:
+        return form | {"linestyle": "--", "marker": MARKERS[times % len(MARKERS)] if times else ""}
+    return form | {"linestyle": LINES[times % len(LINES)], "marker": MARKERS[times % len(MARKERS)]}
+
+
+def step_words(value: float, end: float) -> str:
+    """Environment steps at a tick of an axis that goes to `end`: 250, 40k or 1.5M."""
+    unit, name = (1, "") if end <= 1e3 else (1e3, "k") if end < 1e6 else (1e6, "M")
+    return f"{value / unit:g}{name}" if value else "0"

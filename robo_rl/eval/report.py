@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -22,6 +23,7 @@ from robo_rl.eval.results import ResultRow
 
 EMBED_BYTES = 1_500_000  # videos up to this size are embedded in the page
 _SIGNIFICANT = 0.05
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|min|h|Hz)\b)")  # the space between a number and its unit
 _BASES = ("base", "base_zero_noise")
 
 
@@ -142,8 +144,9 @@ def _p_equals(p: float | None) -> str:
 
 
 def _nobreak(words: str) -> str:
-    """Text with non-breaking spaces, to keep a p-value and its sign on one line."""
-    return words.replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0")
+    """Text with non-breaking spaces: a p-value stays with its sign, and a number with its unit."""
+    joined = words.replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0")
+    return _UNIT.sub("\u00a0", joined)
 
 
 def _data_url(path: Path) -> str:

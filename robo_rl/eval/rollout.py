@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.files.durable import json_number
 from robo_rl.core.protocols import (
     ChunkPolicy,
     ForeseesPlans,
@@ -90,10 +91,13 @@ class EvalResult:
         return self.rate if self.reports_success else None
 
     def to_json(self) -> dict[str, Any]:
-        """Every field, with the success rate; both are None where the environment reports no success."""
+        """Every field, with the success rate; both are None where the environment reports no success. Returns
+        that are not finite are None.
+        """
+        fields = asdict(self) | {"returns": [json_number(total) for total in self.returns]}
         if not self.reports_success:
-            return {"rate": None, "mean_return": self.mean_return} | asdict(self) | {"success": None}
-        return {"rate": self.rate.to_json()} | asdict(self)
+            return {"rate": None, "mean_return": json_number(self.mean_return)} | fields | {"success": None}
+        return {"rate": self.rate.to_json()} | fields
 
 
 def compare(first: EvalResult, second: EvalResult) -> PairedTest:

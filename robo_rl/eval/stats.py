@@ -16,6 +16,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.durable import json_number
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.text.counts import counted
 
@@ -148,7 +149,8 @@ def paired_return_test(first: Sequence[float], second: Sequence[float], rng: int
     """Permutation test of the mean difference (Fisher 1935, "The Design of Experiments", section 21): for
     equally good policies, the sign of each seed's difference is a fair coin flip.
 
-    Exact up to 13 seeds; from 9,999 random flips above. Fewer than six seeds cannot reach p < 0.05.
+    Exact up to 13 seeds; from 9,999 random flips above. Fewer than six seeds cannot reach p < 0.05. With a
+    return that is not finite, the difference is NaN and p = 1.
     Raises ConfigError if the numbers of seeds differ.
     """
     from scipy import stats
@@ -158,6 +160,8 @@ def paired_return_test(first: Sequence[float], second: Sequence[float], rng: int
             f"A paired test needs the same seeds for both policies, found {len(first)} and {len(second)} "
             "returns. Evaluate both with the same evaluation seed and number of episodes."
         )
+    if not all(map(math.isfinite, (*first, *second))):
+        return ReturnTest(math.nan, 1.0)
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     if len(difference) < 2 or not difference.any():  # one flip or none says nothing
         return ReturnTest(float(difference.mean()), 1.0)
@@ -181,13 +185,13 @@ class MeanReturn:
     @classmethod
     def of(cls, returns: Sequence[float]) -> MeanReturn:
         """Measure of at least one episode."""
-        sd = float(np.std(returns, ddof=1)) if len(returns) > 1 else None
+        known = len(returns) > 1 and all(map(math.isfinite, returns))
+        sd = float(np.std(returns, ddof=1)) if known else None
         return cls(float(np.mean(returns)), len(returns), sd)
 
     def to_json(self) -> dict[str, Any]:
         """The fields; None for a number that is not finite, which JSON has not."""
-        known = [None if each is None or not math.isfinite(each) else each for each in (self.value, self.sd)]
-        return {"mean_return": known[0], "n": self.n, "sd": known[1]}
+        return {"mean_return": json_number(self.value), "n": self.n, "sd": json_number(self.sd)}
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """Student's interval of the mean; None where the spread is unknown."""

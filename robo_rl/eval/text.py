@@ -36,8 +36,8 @@ def p_value(p: float | None) -> str:
 
 
 def count(value: int) -> str:
-    """Integer with thin spaces between thousands (SI style)."""
-    return f"{value:,}".replace(",", "\u2009") if value else NONE
+    """Integer with thin spaces between thousands (SI style), at which no line breaks."""
+    return f"{value:,}".replace(",", "\u202f") if value else NONE
 
 
 def percent(rate: SuccessRate) -> str:

@@ -12,6 +12,7 @@ from policies.saved_files import POLICY_FILE
 from robo_rl.core.errors import CheckpointError, DataError, RoboRLError
 from robo_rl.core.files.describe_path import describe_path, not_a
 from robo_rl.core.files.durable import read_json
+from robo_rl.core.text.counts import counted
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
 from robo_rl.runs.loaded_policy import trained_env_spec
@@ -40,11 +41,21 @@ class PastRun:
     rate: SuccessRate | None  # None: not measured, or the environment reports no success
     curve: LearningCurve | None  # None: no evaluations during training
     done: bool  # it has a final policy or encoder
-    mean_return: float | None = None  # where the environment reports no success
+    # Where the environment reports no success: the mean of the returns that are finite, and how many are not.
+    mean_return: float | None = None
+    lost_returns: int = 0
     verb: str = ""  # that made the run; empty: unknown
     started: str = ""  # UTC, as 2026-05-01T12:00:00Z; empty: unknown
     env: str = ""  # environment of the final measurement; empty: unknown
     elsewhere: str = ""  # environment and step limit of the final measurement, if they are not the policy's
+
+    @property
+    def return_in_words(self) -> str:
+        """The mean return, with the number of those that are not finite; empty if none is known."""
+        if self.mean_return is None:
+            return "mean return not finite" if self.lost_returns else ""
+        lost = f", without {counted(self.lost_returns, 'return')} not finite" if self.lost_returns else ""
+        return f"mean return {self.mean_return:.4g}{lost}"
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
@@ -75,7 +86,7 @@ class PastRun:
             rate,
             LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
             run.policy.is_dir() or run.encoder.is_dir(),
-            _mean_return(run.path) if rate is None else None,
+            *(_mean_return(run.path) if rate is None else (None, 0)),
             str(about.get("verb", verb)),
             str(about.get("started", "")),
             str(results.get("env", _note(run.path).get("env", ""))),
@@ -172,17 +183,21 @@ def _results(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _mean_return(path: Path) -> float | None:
-    """Mean return of the final measurement in results.json, or else of the last `robo-rl evaluate`, if the
-    environment reports no success.
+def _mean_return(path: Path) -> tuple[float | None, int]:
+    """Mean of the finite returns of the final measurement in results.json, or else the mean return of the
+    last `robo-rl evaluate`, if the environment reports no success; and the number of returns that are not
+    finite, of which an evaluation's note tells no more than that there are some.
     """
     found = _results(path)
     for key in RESULTS:
         measured = found.get(key)
         if isinstance(measured, dict) and not measured.get("reports_success", True) and measured["returns"]:
-            return float(mean(measured["returns"]))
+            known = [total for total in measured["returns"] if total is not None]
+            return float(mean(known)) if known else None, len(measured["returns"]) - len(known)
     noted = _note(path)
-    return float(noted["mean_return"]) if "mean_return" in noted else None
+    if "mean_return" not in noted:
+        return None, 0
+    return (None, 1) if noted["mean_return"] is None else (float(noted["mean_return"]), 0)
 
 
 def _rate(path: Path) -> SuccessRate | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.registry import SavedPolicy
+from robo_rl.core.files.durable import json_number
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
@@ -53,7 +54,7 @@ class LearningCurve:
         return {
             "env_steps": list(self.env_steps),
             "rates": rates,
-            "returns": [total if math.isfinite(total) else None for total in self.returns],
+            "returns": [json_number(total) for total in self.returns],
             "train_cpu_s": self.train_cpu_s,
             "wall_s": [round(each, 3) for each in self.wall_s],
             "selection_steps": self.selection_steps,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.checkpoint import read_policy_json
-from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.files.durable import json_number, read_json, write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.counts import counted
 from robo_rl.eval.rollout import EvalResult
@@ -31,12 +31,13 @@ def note_path(folder: Path) -> Path:
 
 def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
     """Success, or the mean return where the environment reports none, with the settings that reproduce the
-    measurement. noise: scale of the noise.
+    measurement; None for a mean that is not finite. noise: scale of the noise.
     """
     rate = result.known_rate
     found: dict[str, Any]
     if rate is None:
-        found = {"mean_return": result.mean_return, "n": len(result.seeds), "reports_success": False}
+        found = {"mean_return": json_number(result.mean_return), "n": len(result.seeds)}
+        found["reports_success"] = False
     else:
         found = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson())}
     return found | {

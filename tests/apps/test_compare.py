@@ -186,6 +186,21 @@ def test_runs_without_a_success_show_their_return(tmp_path: Path, capsys: pytest
     assert "mean return -21, mean of 2 runs" in capsys.readouterr().out
 
 
+def test_returns_that_are_not_finite_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean is of the others, in `runs` and `compare`; without any other, there is none."""
+    for name, returns in (("a", [-10.0, None, -12.0]), ("b", [None]), ("noted", [])):
+        write_run(tmp_path / name, 1, [0])
+        measured = {"rate": None, "returns": returns, "reports_success": False}
+        (tmp_path / name / "results.json").write_text(json.dumps({"policy": measured}))
+    (tmp_path / "noted" / "policy" / "evaluation.json").write_text('{"mean_return": null, "n": 3}')
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    shown = capsys.readouterr().out
+    assert "mean return -11, without 1 return not finite" in shown
+    assert shown.count("mean return not finite") == 2
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path), f"out={tmp_path / 'plot'}"]) == 0
+    assert "mean return -11, mean of 1 run, without 3 returns not finite" in capsys.readouterr().out
+
+
 def test_runs_shows_the_steps_that_were_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`env_steps` and `num_envs` of the command line replace the method's own, which are not shown then."""
     own = {"name": "sac", "env_steps": 1_000_000, "default_envs": 4}
@@ -331,6 +346,15 @@ def test_the_caption_names_the_bands_that_are_drawn(tmp_path: Path) -> None:
     drawn = (tmp_path / "plot.svg").read_text()
     assert "Wilson over the episodes of one run" in drawn
     assert "Student" not in drawn
+
+
+def test_the_caption_names_no_bands_where_none_are_drawn(tmp_path: Path) -> None:
+    """More than five curves have none."""
+    names = [str(tmp_path / f"run{seed}") for seed in range(6)]
+    for seed, name in enumerate(names):
+        write_run(Path(name), seed, [2, 5])
+    assert main(["compare", *names, f"out={tmp_path / 'plot'}"]) == 0
+    assert "Bands" not in (tmp_path / "plot.svg").read_text()
 
 
 def test_the_caption_counts_the_runs_that_have_a_curve(tmp_path: Path) -> None:

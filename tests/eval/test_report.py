@@ -17,7 +17,7 @@ from rich.console import Console
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval import report as report_module
 from robo_rl.eval import text
-from robo_rl.eval.plots import Curve, spread_labels, write_learning_curves
+from robo_rl.eval.plots import Curve, curve_form, spread_labels, step_words, write_learning_curves
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.report import Media, Report, headline, render, write_report
 from robo_rl.eval.results import ResultRow, write_results
@@ -75,7 +75,7 @@ def test_the_terminal_table_holds_every_number() -> None:
         "47–66",
         "0.012",
         "< 0.001",
-        "12\u2009000",
+        "12\u202f000",
         "0.080",
         "41 s",
         "Single-step head",
@@ -133,7 +133,7 @@ def test_page_is_self_contained(tmp_path: Path) -> None:
         "0.012",
         "make demo",
         "Best of 8 draws",
-        "25/25 = 100 % [87, 100]",
+        "25/25 = 100\u00a0% [87, 100]",
         "Wilson",
     ):
         assert piece in page.text
@@ -157,6 +157,22 @@ def test_wide_content_scrolls_in_its_box(tmp_path: Path) -> None:
     wide = re.findall(r"<(?:table|img)\b", html)
     assert len(wide) == 3
     assert len(re.findall(r'<div class="scroll">\s*<(?:table|img)\b', html)) == len(wide)
+
+
+def test_no_line_breaks_within_a_number(tmp_path: Path) -> None:
+    """Neither between thousands nor before a unit, also in sentences that wrap."""
+    page = parse(render(report(), tmp_path))
+    assert "the base 57\u00a0% with N(0, I) noise (p\u00a0<\u00a00.001)" in page.text
+    assert "0.080\u00a0ms per decision" in page.text
+    assert text.count(12345678) == "12\u202f345\u202f678"
+
+
+def test_a_long_word_is_broken(tmp_path: Path) -> None:
+    """A name of 140 letters, as of a task or a folder, does not widen the page beyond the screen."""
+    html = render(report(title="x" * 140, facts={"out": "y" * 140}), tmp_path)
+    broken = re.findall(r"([^{}]+)\{[^{}]*overflow-wrap: anywhere", html)
+    selectors = {part.strip() for rule in broken for part in rule.split(",")}
+    assert {"h1", ".subtitle", ".facts dd", "figcaption"} <= selectors
 
 
 def test_markup_in_names_is_text() -> None:
@@ -190,7 +206,7 @@ def test_the_headline_names_the_best_and_its_cost() -> None:
     tiles = {what: value for value, what, _ in headline(report())}
     assert tiles == {
         "Success": "98 %",
-        "Environment steps": "12\u2009000",
+        "Environment steps": "12\u202f000",
         "Faster decisions": "25×",
         "Total time": "8 min 32 s",
     }
@@ -203,8 +219,8 @@ def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
     tiles = {what: (value, detail) for value, what, detail in headline(report(rows=rows))}
     assert tiles["Success"][0] == "99 %"
     assert tiles["Environment steps"] == (
-        "12\u2009000",
-        "of fine-tuning: Noise steering; the head adds 4\u2009000",
+        "12\u202f000",
+        "of fine-tuning: Noise steering; the head adds 4\u202f000",
     )
 
 
@@ -269,6 +285,52 @@ def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:
     assert (picture == (178, 114, 0)).all(axis=-1).any()  # the first colour of the palette, blue first
     again, _ = write_learning_curves(tmp_path / "b", [one, three], {"base": 0.66}, "title")
     assert again.read_bytes() == svg.read_bytes()
+
+
+def words_of(svg: Path) -> str:
+    """Text of a plot."""
+    return " ".join(" ".join(ET.parse(svg).getroot().itertext()).split())
+
+
+def test_returns_that_are_not_finite_leave_a_gap(tmp_path: Path) -> None:
+    """The other runs and points are drawn; a label keeps the height of the last point, and says what follows
+    it. Without any point, the axis is [-1, 1].
+    """
+    nan, inf = math.nan, math.inf
+    both = Curve.from_returns("both", [0, 100, 200], [[nan, -200.0, inf], [-100.0, -300.0, nan]])
+    assert (both.value[:2], both.low[:2], both.high[:2]) == ((-100, -250), (-100, -300), (-100, -200))
+    assert math.isnan(both.value[2])
+    shown = words_of(write_learning_curves(tmp_path / "a", [replace(both, result="mean return -5")])[0])
+    assert "both mean return -5, last evaluation not finite" in shown
+    assert "−300" in shown
+    none = Curve.from_returns("none", [0, 100], [[nan, nan]])
+    shown = words_of(write_learning_curves(tmp_path / "b", [none])[0])
+    assert "none last evaluation not finite" in shown
+    assert "−1.0" in shown
+
+
+def test_more_curves_than_colours_are_told_apart(tmp_path: Path) -> None:
+    """The first and the seventh have another line and marker, in the plot and before their labels, and no
+    bands cover each other.
+    """
+    curves = [Curve.from_rates(f"run{i}", [0, 8], [SuccessRate(k, 20) for k in (i, 20)]) for i in range(7)]
+    forms = [curve_form(i, training=False) for i in range(20)]
+    assert len({tuple(form.items()) for form in forms}) == 20
+    assert "--" not in {form["linestyle"] for form in forms}
+    seven = write_learning_curves(tmp_path / "seven", curves)[0].read_text()
+    assert seven.count("stroke-dasharray") == 2
+    assert "PolyCollection" not in seven
+    assert "FillBetweenPolyCollection" in write_learning_curves(tmp_path / "five", curves[:5])[0].read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "end", "shown"),
+    [(0, 100, "0"), (25, 100, "25"), (1000, 1000, "1000"), (500, 2000, "0.5k"), (40_000, 999_999, "40k"),
+     (200_000, 1_000_000, "0.2M"), (2_000_000, 2_500_000, "2M")],
+)  # fmt: skip
+def test_steps_are_shown_in_the_unit_of_their_axis(value: float, end: float, shown: str) -> None:
+    """Short runs have no 0.025k, and long ones no 2000k."""
+    assert step_words(value, end) == shown
 
 
 def test_missing_curve_is_an_error(tmp_path: Path) -> None:

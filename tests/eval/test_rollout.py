@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +12,10 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.protocols import VecEnv
-from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.rollout import EvalResult, compare, compare_by_report, eval_seeds, evaluate
+from robo_rl.runs.success_note import success_note
 from tests.eval.fakes import NoisyPolicy, PushButtonEnv, episode_length
 
 
@@ -141,6 +146,22 @@ def test_results_are_plain_json() -> None:
     out = run(2, [1, 2]).to_json()
     assert out["rate"]["n"] == 2
     assert isinstance(out["rate"]["wilson95"], list)
+
+
+@pytest.mark.parametrize("reports_success", [True, False])
+def test_a_return_that_is_not_finite_can_be_written(tmp_path: Path, reports_success: bool) -> None:
+    """As null: a training that diverges at its last evaluation still ends with its results."""
+    lost = replace(run(2, [1, 2]), returns=(math.nan, 3.0), reports_success=reports_success)
+    write_json(tmp_path / "results.json", lost.to_json())
+    read = read_json(tmp_path / "results.json")
+    assert read["returns"] == [None, 3.0]
+    assert read.get("mean_return") is None
+    test = compare_by_report(lost, replace(lost, returns=(math.inf, 3.0)))
+    assert test.p_value == 1.0  # and so neither is better
+    if not reports_success:
+        note = success_note(lost, "gym/none", 0, 0.0)
+        assert (note["mean_return"], note["n"]) == (None, 2)
+        assert str(lost) == "mean return nan in 2 episodes"
 
 
 def test_the_fake_fulfils_the_protocol() -> None:

@@ -90,7 +90,9 @@ def _success(measured: Mapping[str, Any] | None, run: Path | None, env: str) -> 
     if measured is not None and "mean_return" in measured:
         episodes = counted(measured["n"], "episode")
         where = measured.get("env") or "the task"
-        yield f"Mean return {measured['mean_return']:.4g} in {episodes} of {where}, which reports no success."
+        total = measured["mean_return"]
+        mean = "not finite" if total is None else f"{total:.4g}"
+        yield f"Mean return {mean} in {episodes} of {where}, which reports no success."
         return
     if measured is not None:
         rows.append(("policy", SuccessRate(measured["k"], measured["n"]), str(measured.get("env", ""))))

@@ -61,10 +61,11 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     node.autonomy = _autonomy(config, bus, node, caller)
     if config.policy:
         node.notices.tell(node.autonomy.runner.load(config.policy))
-    for sentence in (*opened.salvaged, *([shorter] if shorter else [])):
-        node.notices.tell(sentence)
+    if shorter:
+        node.notices.tell(shorter)
     if config.task:
         node.notices.tell(episodes.instruct(config.task))
+    opened.tell_salvaged(node.notices.tell)  # last: a phone shows the newest message alone
     if config.ui != "terminal":
         node.on_close.append(_serve(config, settings, desk))
     if config.ui != "page":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +32,11 @@ class OpenDataset:
     writer: DatasetWriter
     tally: Tally
     salvaged: tuple[str, ...]
+
+    def tell_salvaged(self, tell: Callable[[str, str], None]) -> None:
+        """Tell what was salvaged. tell: called with (sentence, level)."""
+        for sentence in self.salvaged:
+            tell(sentence, "warning")
 
 
 def camera_names(cameras: str, robot: RobotDescription) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class RecordAppNode:
         self.streams.on_command = self.latency.heard
         self._estop, self._pressed = ESTOP.publisher(bus), False
         self._tell_episode, self._tell_task = EPISODE.publisher(bus), TASK.publisher(bus)
+        self._id = uuid4().hex  # of this start: pages that stay open begin anew with another one
         self._told_task = ""
         self._scenes = 0  # messages that changed the shapes of the 3-D view
         self._told_frozen: set[str] = set()  # cameras whose freezing was told
@@ -371,6 +373,7 @@ class RecordAppNode:
             (self._told_frozen.add if stream.frozen else self._told_frozen.discard)(name)
         view: dict[str, Any] = {
             "at_s": round(now_s, 4),
+            "app_id": self._id,
             "loop": {"hz": round(self.pulse.rate_hz, 1), "jitter_ms": round(self.pulse.jitter_ms, 2)},
             "latency_ms": self.latency.ms,
             "echo_ms": self.latency.echo_ms,

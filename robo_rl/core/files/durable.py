@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import math
 import os
 import stat
 from pathlib import Path
@@ -72,6 +73,11 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def json_number(value: float | None) -> float | None:
+    """The number; None for NaN and infinity, which JSON has not."""
+    return None if value is None or not math.isfinite(value) else value
 
 
 def write_json(path: Path, data: Any) -> None:

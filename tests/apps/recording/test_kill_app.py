@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from robo_rl.apps.recording.dataset import open_dataset, spec_of
+from robo_rl.apps.recording.desk import Notices
+from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.store import EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.apps.recording.cell import make_cell
@@ -53,6 +57,21 @@ def test_a_kill_loses_no_episode(tmp_path: Path, seed: int) -> None:
     assert len(cell.store()) == len(episodes) + 1
     assert [fault for fault in validate(tmp_path / "data") if fault.severity == "error"] == []
     cell.node.stop("done")
+
+
+def test_the_next_start_warns_of_what_was_salvaged(tmp_path: Path) -> None:
+    """Pages show a warning, and begin anew with the messages: each start of the app has an id of its own."""
+    cell = make_cell(tmp_path / "data")
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    shutil.copytree(cell.out, tmp_path / "copy")  # as the disk is after a kill
+    given = RecordingSettings(robot=cell.robot.name, out=str(tmp_path / "copy"), min_free_gb=0.0)
+    notices = Notices(cell.said.append)
+    open_dataset(given, spec_of(given, cell.robot, simulated=False)).tell_salvaged(notices.tell)
+    (notice,) = notices.newest()
+    assert (notice.number, notice.level) == (1, "warning")
+    assert notice.text.startswith("Episode 0 was interrupted: its ")
+    assert make_cell(tmp_path / "other").desk.view["app_id"] != cell.desk.view["app_id"] != ""
 
 
 @pytest.mark.slow

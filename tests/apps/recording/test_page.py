@@ -11,6 +11,7 @@ import pytest
 from hardware.messages import Text
 from hardware.topics import SCENE
 from policies.remote.address import listen
+from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
 from tests.apps.recording.live import LiveCell, page_facts
@@ -128,24 +129,51 @@ def test_a_refused_instruction_stays_to_be_corrected(browser: Any, live: LiveCel
     page.context.close()
 
 
+def serve_again(live: LiveCell, desk: Desk, token: str | None = None) -> Any:
+    """Server of an app that was started again, at the address and with the facts of the former one."""
+    from robo_rl.apps.recording.web import server, serving  # need the extra app
+
+    live.close_server()
+    port = int(live.address.split(":")[2].strip("/"))
+    access = Access.of("127.0.0.1", port, token, loopback=True)
+    pages = server.PageServer(desk, access, Review(live.cell.out), page_facts(live.cell))
+    return serving.ServerThread(pages, listen("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(("name", "places"), [("", ["#toast", "#notices"]), ("phone", ["#notice"])])
+def test_a_page_left_open_shows_the_messages_of_the_next_start(
+    browser: Any, live: LiveCell, name: str, places: list[str]
+) -> None:
+    """They are numbered anew: as many as before, and the page shows none of the former ones."""
+    page = browser.new_page()
+    page.on("pageerror", lambda error: live.faults.append(str(error)))
+    page.goto(f"{live.address}{name}")
+    page.wait_for_selector("body[data-ready][data-role=driver]")
+    live.cell.node.notices.tell("told before the kill")
+    page.wait_for_selector(f"{places[-1]}:has-text('told before the kill')")
+    view, desk = live.cell.desk.view, Desk()
+    news = {"level": "warning", "text": "Episode 0 was interrupted: its 9 frames were salvaged."}
+    desk.view = {**view, "app_id": "of another start", "notices": [view["notices"][-1] | news]}
+    restarted = serve_again(live, desk)
+    try:
+        for place in places:
+            page.wait_for_selector(f"{place}:has-text('9 frames were salvaged')")
+            assert "before the kill" not in page.inner_text(place)
+    finally:
+        restarted.close()
+    page.close()
+
+
 @pytest.mark.parametrize("name", ["", "phone"])
 def test_a_page_left_open_asks_for_the_new_token(browser: Any, live: LiveCell, name: str) -> None:
     """The app was restarted with a token meanwhile: the page does not try for ever, it shows the form."""
-    from robo_rl.apps.recording.web import server, serving  # need the extra app
-
     page = browser.new_page()
     page.on("pageerror", lambda error: live.faults.append(str(error)))
     page.goto(f"{live.address}{name}")
     page.wait_for_selector("body[data-ready][data-role=driver]")
     live.close_server()
     page.wait_for_selector("#banner[data-level=error]")
-    port = int(live.address.split(":")[2].strip("/"))
-    facts = page_facts(live.cell)
-    access = Access.of("127.0.0.1", port, "a new token of the night", loopback=True)
-    review = Review(live.cell.out)
-    restarted = serving.ServerThread(
-        server.PageServer(live.cell.desk, access, review, facts), listen("127.0.0.1", port)
-    )
+    restarted = serve_again(live, live.cell.desk, "a new token of the night")
     try:
         page.fill("input[name=token]", "a new token of the night")
         page.click("form button")
@@ -205,6 +233,29 @@ def test_a_copy_of_a_tab_takes_the_controls_and_sees_the_speed(browser: Any, liv
     assert page.locator("#speed").is_disabled()
     copy.fill("#speed", "55")
     live.wait(lambda: page.input_value("#speed") == "55")
+    page.context.close()
+
+
+def test_arrow_keys_move_the_focused_slider_and_drive_after_a_drag(browser: Any, live: LiveCell) -> None:
+    """With the focus, the slider has its keys and the arm stands still; one that was dragged gives them back,
+    also if the pointer is let go beside it.
+    """
+    page, cell = open_page(browser, live), live.cell
+    page.focus("#speed")
+    before = cell.arm.q_rad.copy()
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft", delay=50)
+    live.wait(lambda: cell.node.drive is not None and cell.node.drive.speed == 0.95)
+    np.testing.assert_allclose(cell.arm.q_rad, before, atol=1e-3)
+    box = page.locator("#speed").bounding_box()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 3 * box["height"], steps=3)
+    page.mouse.up()
+    live.wait(lambda: cell.node.drive is not None and 0.5 < cell.node.drive.speed < 0.75)
+    page.keyboard.down("ArrowLeft")
+    live.wait(lambda: bool(np.abs(cell.arm.q_rad - before).max() > 0.05))
+    page.keyboard.up("ArrowLeft")
     page.context.close()
 
 

@@ -21,7 +21,8 @@ KEYBOARD = """
 const listeners = {}, acted = [];
 globalThis.addEventListener = (kind, listener) => { listeners[kind] = listener; };
 globalThis.document = { querySelector: () => null };
-const drive = { keys: new Map(), press: () => false, lift: () => {} };
+const pushes = ({ code }) => code === "ArrowLeft" && acted.push("drive") > 0;
+const drive = { keys: new Map(), press: pushes, lift: () => {} };
 listen(drive, { press: () => false }, (name) => acted.push(name));
 const press = (code, element, more = {}) => listeners.keydown({ code, key: code, preventDefault: () => {},
   target: { closest: (selector) => selector.split(", ").includes(element) ? {} : null }, ...more });
@@ -59,6 +60,18 @@ def test_enter_and_space_press_what_has_the_focus(scripts: Path) -> None:
     )
     acted = run(scripts, 'import { listen } from "./keys.js";', body)
     assert acted == ["failure"] * 3 + ["success", "toggle", "failure"]
+
+
+def test_a_slider_that_has_the_focus_keeps_its_keys(scripts: Path) -> None:
+    """An arrow key moves it and not the arm; the other keys act, above all Esc, which stops the arm."""
+    body = (
+        KEYBOARD
+        + """
+    for (const code of ["ArrowLeft", "Home", "Escape", "KeyF"]) press(code, "input[type=range]");
+    press("ArrowLeft", "div");
+    return acted;"""
+    )
+    assert run(scripts, 'import { listen } from "./keys.js";', body) == ["stop", "failure", "drive"]
 
 
 def test_the_emergency_stop_is_pressed_from_any_field_and_once(scripts: Path) -> None:

@@ -43,10 +43,11 @@ function banner(sentence, ms) {
 }
 
 let toastTimer = 0;
-// An error shows over the page for a while, because the list of messages may be short or out of sight.
-function toast(sentence) {
+// An error or warning shows over the page for a while, because the list of messages may be short or out of sight.
+function toast(sentence, level = "error") {
   (document.querySelector("dialog[open]") ?? document.body).append($("toast")); // a dialog covers the page
   $("toast").textContent = sentence;
+  $("toast").dataset.level = level;
   $("toast").hidden = false;
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => { $("toast").hidden = true; }, 7000);
@@ -107,7 +108,9 @@ function jointRows() {
   });
 }
 
+let shownApp = ""; // whose views were shown last
 function show() {
+  if (view.app_id !== shownApp) { shownApp = view.app_id; arm.version = review.version = -1; } // started again: it counts anew
   document.body.dataset.state = view.episode.state;
   document.body.dataset.role = view.operators.role;
   drive.enabled = view.operators.role === "driver" && view.drive !== null;
@@ -115,7 +118,7 @@ function show() {
   showState(view, facts);
   instruction.show(view.episode.instruction);
   speed.show(view);
-  showNotices(view.notices, toast);
+  showNotices(view, toast);
   cameras.ages(view.robot.cameras);
   arm.follow(view.scene);
   if (!document.hidden) arm.show(view.robot.measured);

@@ -18,6 +18,8 @@ const HELP = [
   ["gamepad", "hold a shoulder button: left stick moves, right stick lifts and turns, A closes and B opens the gripper"],
 ];
 
+const SLIDER_KEYS = /^(Arrow\w+|Page(Up|Down)|Home|End)$/; // move a slider that has the focus; the others act, also Esc
+
 export function keyHelp(place) {
   for (const [key, meaning] of HELP) {
     const term = document.createElement("dt"), text = document.createElement("dd");
@@ -35,7 +37,8 @@ export function listen(drive, view, act) {
       return;
     }
     const typing = event.target.closest?.("input:not([type=range]), textarea, select");
-    if (typing || document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
+    const slides = SLIDER_KEYS.test(event.code) && event.target.closest?.("input[type=range]");
+    if (typing || slides || document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
     const drives = drive.keys.has(event.code); // a key that drives already: Shift does not change that
     if ((!drives && view.press(event)) || drive.press(event)) { event.preventDefault(); return; }
     const name = event.key === "?" ? "keys" : ACTIONS[event.code];
@@ -47,4 +50,8 @@ export function listen(drive, view, act) {
   addEventListener("keyup", (event) => drive.lift(event));
   // A button that was clicked gives the focus away, before it opens a dialog: the next Space or Enter is an action.
   addEventListener("click", (event) => { if (event.detail) event.target.closest?.("button:not(dialog *)")?.blur(); }, true);
+  // So does a slider that was dragged, wherever the pointer is let go: the next arrow key drives.
+  addEventListener("pointerup", () => {
+    if (document.activeElement?.matches("input[type=range]:not(dialog *)")) document.activeElement.blur();
+  }, true);
 }

@@ -11,7 +11,7 @@ const facts = await (await fetch("api/facts")).json();
 const mode = await xrMode();
 let view = null;
 let refused = "";
-let told = { number: 0, atMs: 0 }; // newest message, and when it came
+let told = { app: "", number: 0, atMs: 0 }; // newest message, of which start of the app, and when it came
 let felt = { driving: false, slowedMs: 0 };
 
 const cameras = new Cameras($("cameras"), facts.cameras);
@@ -85,15 +85,15 @@ function show() {
   });
   speed.show(view);
   cameras.ages(robot.cameras);
-  showNotice(view.notices[view.notices.length - 1]);
+  showNotice(view.app_id, view.notices[view.notices.length - 1]);
   showHand(drive?.hand);
   showBanner();
 }
 
 // The newest message, for a while.
-function showNotice(last) {
+function showNotice(app, last) {
   const number = last?.number ?? 0;
-  if (number !== told.number) told = { number, atMs: performance.now() };
+  if (app !== told.app || number !== told.number) told = { app, number, atMs: performance.now() };
   const shown = performance.now() - told.atMs < 20000 ? last : undefined;
   $("notice").textContent = shown?.text ?? "";
   $("notice").dataset.level = shown?.level ?? "";

@@ -142,14 +142,16 @@ export class Speed {
   }
 }
 
-let newest = null;
-// The list of messages, the newest first. tell: called with an error that came while the page was open.
-export function showNotices(notices, tell) {
+let newest = { app: null, number: 0 };
+// The list of messages, the newest first. tell: called with the text and level of an error or warning that came while the
+// page was open. An app that was started again numbers its messages anew: all of them are new.
+export function showNotices({ app_id: app, notices }, tell) {
   const last = notices.length ? notices[notices.length - 1].number : 0;
-  if (last === newest) return;
-  const errors = notices.filter(({ number, level }) => newest !== null && number > newest && level === "error");
-  if (errors.length) tell(errors[errors.length - 1].text);
-  newest = last;
+  if (app === newest.app && last === newest.number) return;
+  const seen = app === newest.app ? newest.number : 0;
+  const urgent = notices.filter(({ number, level }) => newest.app !== null && number > seen && level !== "info");
+  if (urgent.length) tell(urgent[urgent.length - 1].text, urgent[urgent.length - 1].level);
+  newest = { app, number: last };
   $("notices").replaceChildren(...notices.slice().reverse().map((notice) => {
     const row = document.createElement("li");
     const time = new Date(1000 * notice.at_s).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
