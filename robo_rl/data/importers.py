@@ -19,7 +19,7 @@ from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.episodes.whole_numbers import require_in_range
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
 from robo_rl.data.formats.replay_buffer import ExportedRecord
-from robo_rl.data.formats.rows import EpisodeRows, write_rows
+from robo_rl.data.formats.rows import EpisodeRows, matching, write_rows
 from robo_rl.data.plausible import check_action, check_finite
 from robo_rl.data.zarr_buffer import EPISODE_ENDS, ZarrBuffer
 
@@ -142,21 +142,26 @@ def _episode(
             require_in_range(key, arrays[key], spec.dtype)
             arrays[key] = arrays[key].astype(spec.dtype)
     action = arrays["action"].astype(np.float32)
-    for key in (*env.obs, "action"):
-        check_finite(
-            arrays[key], f"The episode that starts at row {rows.start} of the buffer: '{key}'", _MEND
-        )
-    check_action(action, env.action, f"The episode that starts at row {rows.start} of the buffer", _MEND)
+    where = f"The episode that starts at row {rows.start} of the buffer"
     frames = rows.stop - rows.start
-    reward = arrays.get("reward", np.zeros(frames)).reshape(frames)
-    terminated = arrays.get("terminated", np.zeros(frames, dtype=bool)).reshape(frames)
-    return EpisodeRows(
-        {key: arrays[key] for key in env.obs},
-        action,
-        reward.astype(np.float32),
-        terminated > 0,
-        np.zeros(frames, dtype=bool),
-    )
+    zeros = np.zeros(frames, dtype=bool)
+    reward, terminated = (_per_frame(arrays.get(key, zeros), key, where, frames) for key in STEP_KEYS[1:])
+    obs = {key: arrays[key] for key in env.obs}
+    found = matching(env, EpisodeRows(obs, action, reward.astype(np.float32), terminated > 0, zeros), where)
+    for key in (*env.obs, "action"):
+        check_finite(arrays[key], f"{where}: '{key}'", _MEND)
+    check_action(action, env.action, where, _MEND)
+    return found
+
+
+def _per_frame(values: Shaped[ndarray, "n ..."], key: str, where: str, frames: int) -> Shaped[ndarray, " n"]:
+    """`values` as one number per frame. Raises DataError for another shape."""
+    if values.size != frames:
+        raise DataError(
+            f"{where}: '{key}' has the shape {list(values.shape[1:])} per frame, expected one number. Name "
+            "another array in keys=, or leave it out."
+        )
+    return values.reshape(frames)
 
 
 def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h w 3"]:

@@ -82,7 +82,12 @@ def test_keys_select_the_pictures(buffer: str, robot: str, tmp_path: Path) -> No
             "The camera 'side' is not in the description of 'mine'",
         ),
         ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),
-        ([KEYS, "velocities=false"], "'state' is float32[4], the dataset stores float32[2]"),
+        (
+            [KEYS, "velocities=false"],
+            "'state' is float32[4], the contract expects float32[2]. Choose another env=, robot= or keys=.",
+        ),
+        ([KEYS.replace("target", "joints")], "'action' is float32[4], the contract expects float32[2]. Cho"),
+        ([KEYS.replace("]", ",reward:data/joints]")], "'reward' has the shape [4] per frame, expected one n"),
         ([], "/buffer.zarr for each key of "),
     ],
 )
