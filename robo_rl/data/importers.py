@@ -87,8 +87,11 @@ def import_replay_buffer(
     return len(ends)
 
 
-def inferred_contract(source: str | Path, keys: Mapping[str, str], rate_hz: float) -> EnvSpec:
-    """Contract "robot/<name>" of a buffer: its arrays, and limits a little wider than its actions.
+def inferred_contract(
+    source: str | Path, keys: Mapping[str, str], rate_hz: float, notes: list[str] | None = None
+) -> EnvSpec:
+    """Contract "robot/<name>" of a buffer: its arrays, and limits a little wider than its actions. notes:
+    gets a sentence on these limits.
 
     Raises DataError if `source` is no buffer, lacks an array, or no contract can describe it.
     """
@@ -108,7 +111,7 @@ def inferred_contract(source: str | Path, keys: Mapping[str, str], rate_hz: floa
     if action.ndim != 2:
         raise DataError(f"{source}/{keys['action']} has the shape {action.shape}; actions need (n, a).")
     longest = int(np.diff(ends, prepend=0).max())
-    return inferred(ForeignSpec(Path(source).stem, obs, *extremes([action]), longest, rate_hz))
+    return inferred(ForeignSpec(Path(source).stem, obs, *extremes([action]), longest, rate_hz), notes)
 
 
 def longest_episode(source: str | Path) -> int:

@@ -85,8 +85,8 @@ def convert(config: DataImportConfig) -> int:
         # without env= and robot=, only the rate must be given
         others = [name for name in OF_A_ROBOT if name != "rate_hz" or config.env is not None]
         _refuse_foreign(config, others, "a replay buffer without robot=")
-    spec, keys = contract(config)
     notes: list[str] = []
+    spec, keys = contract(config, notes)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
     with progress(None, "import", "episode") as bar:
         count = import_replay_buffer(
@@ -117,8 +117,8 @@ def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -
             raise ConfigError(f"{name}= does not apply to {what}, which {config.source} is; leave it out.")
 
 
-def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
-    """Contract of the buffer's data, and the array of each key."""
+def contract(config: DataImportConfig, notes: list[str]) -> tuple[EnvSpec, KeyMap]:
+    """Contract of the buffer's data, and the array of each key. notes: gets a sentence on inferred limits."""
     keys = parse_keys(config.keys)
     if config.env is not None and config.robot is not None:
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
@@ -138,7 +138,7 @@ def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
                 f"The buffer {config.source} states no rate. Give rate_hz=<frames per second>, or robot= or "
                 "env=, which also state units and limits."
             )
-        return inferred_contract(config.source, keys, rate_hz), keys
+        return inferred_contract(config.source, keys, rate_hz, notes), keys
     if config.env is None:
         return _robot_contract(config, keys, rate_hz), keys
     spec = _simulated(config.env)

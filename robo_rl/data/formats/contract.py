@@ -34,9 +34,9 @@ class ForeignSpec:
     rate_hz: float | None
 
 
-def inferred(foreign: ForeignSpec) -> EnvSpec:
-    """Contract "robot/<name>" with limits a little wider than the actions. Raises DataError for an unknown
-    rate, and for data that no contract can describe.
+def inferred(foreign: ForeignSpec, notes: list[str] | None = None) -> EnvSpec:
+    """Contract "robot/<name>" with limits a little wider than the actions. notes: gets a sentence on them.
+    Raises DataError for an unknown rate, and for data that no contract can describe.
     """
     if foreign.rate_hz is None:
         raise DataError(unknown_rate(foreign.name))
@@ -48,6 +48,11 @@ def inferred(foreign: ForeignSpec) -> EnvSpec:
     for key, spec in obs.items():
         if fault := image_fault(key, spec):
             raise DataError(f"{fault} Leave this key out, or give it another name in keys=.")
+    if notes is not None:
+        notes.append(
+            f"The limits were inferred: they are {100 * MARGIN:g} % wider than the actions of all episodes "
+            "of the source."
+        )
     name = re.sub(r"[^A-Za-z0-9_.\-]+", "_", foreign.name).strip("_") or "imported"
     return EnvSpec(
         f"{ROBOT_SUITE}/{name}",

@@ -132,7 +132,7 @@ def import_robomimic(
         else:
             names = dict(keys) if keys else _names(file["data"][demos[0]])
             require_obs(names, source)
-            contract = env or inferred(_foreign(file, demos, names, source))
+            contract = env or inferred(_foreign(file, demos, names, source), notes)
             meta, own = DatasetMeta(contract, image_codec or "raw", stamps=()), None
             marked = _marked(file)
         unknown = 0  # episodes of which it is not known whether they ran out of time

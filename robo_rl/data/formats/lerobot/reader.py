@@ -94,7 +94,7 @@ def import_lerobot(
         names = dict(keys) if keys else reader.observations()
         require_obs(names, source)
         reader.require(names)
-        meta = DatasetMeta(env or inferred(reader.foreign(names)), image_codec or "raw", stamps=())
+        meta = DatasetMeta(env or inferred(reader.foreign(names), notes), image_codec or "raw", stamps=())
         final = (
             {} if stored is None else known_final(root, stored.env, names, [each.labels for each in known])
         )

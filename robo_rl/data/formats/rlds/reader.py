@@ -106,7 +106,7 @@ def import_rlds(
         names = {key: _OBS + short_name(meta.env, key) for key in meta.env.obs}
     else:
         names = _names(features, keys, source)
-        meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split)), stamps=())
+        meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split), notes), stamps=())
     info = {**meta.info, "source": Path(source).name}
     count, total, finals = 0, len(known) or len(list(_examples(folder, split))), 0
     labels = ExportedLabels(own[1] if own is not None and split == TRAIN else [], total)
