@@ -148,7 +148,12 @@ def robomimic(tmp_path: Path) -> Path:
     return tmp_path / "demo.hdf5"
 
 
-def test_a_foreign_robomimic_file_gets_an_inferred_contract(robomimic: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["demo.hdf5", "demo", "demo.data"])
+def test_a_foreign_robomimic_file_gets_an_inferred_contract(
+    name: str, robomimic: Path, tmp_path: Path
+) -> None:
+    """HDF5 is recognised by its first bytes, whatever the name of the file."""
+    robomimic = robomimic.rename(tmp_path / name)
     assert main(["data", "import", f"source={robomimic}", f"out={tmp_path / 'out'}"]) == 0
     store = EpisodeStore(tmp_path / "out")
     assert store.spec.control_hz == 10.0
