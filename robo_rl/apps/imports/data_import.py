@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, fields, replace
@@ -12,6 +13,7 @@ from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.rehearsal import rehearsal
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
@@ -28,6 +30,7 @@ from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.progress import progress, show
 
 OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)  # <owner>/<name>
 OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "namespace")
 
 
@@ -47,7 +50,7 @@ def convert(config: DataImportConfig) -> int:
     if not source.exists():
         raise DataError(
             f"source={config.source} does not exist. Give a folder of recordings, one of them, a zarr v2 "
-            "replay buffer, a LeRobot folder, or a robomimic file."
+            f"replay buffer, a LeRobot or RLDS folder, or a robomimic file.{_download(config)}"
         )
     if (source / DATASET_JSON).exists():
         raise DataError(
@@ -95,6 +98,18 @@ def convert(config: DataImportConfig) -> int:
         )  # fmt: skip
     report_import(config, counted(count, "episode"), notes=notes)
     return 0
+
+
+def _download(config: DataImportConfig) -> str:
+    """Sentence with the commands for a source that may be a dataset of the Hub; empty for another one."""
+    if not HUB_ID.fullmatch(config.source):
+        return ""
+    folder = f"downloads/{config.source.partition('/')[2]}"
+    given = {"robot": config.robot, "env": config.env, "keys": config.keys or None}
+    return (
+        f" A dataset of the Hugging Face Hub is downloaded first: hf download {config.source} --repo-type "
+        f"dataset --local-dir {folder}, then {command('data import', source=folder, **given, out=config.out)}"
+    )
 
 
 def _recorded(source: Path) -> bool:

@@ -147,6 +147,30 @@ def test_other_sources_are_named_without_errors_of_zarr(
     assert "PosixPath" not in said
 
 
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        (
+            "lerobot/svla_so100",
+            "hf download lerobot/svla_so100 --repo-type dataset --local-dir downloads/svla_so100, then "
+            "robo-rl data import source=downloads/svla_so100 robot=sim_arm out=",
+        ),
+        ("here/is/nothing", None),
+        ("./nothing", None),
+    ],
+)
+def test_a_missing_source_that_may_be_of_the_hub_is_downloaded_first(
+    source: str, advice: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`data import` reads files only."""
+    assert _import(f"source={source}", "robot=sim_arm", f"out={tmp_path / 'set'}") == 2
+    said = capsys.readouterr().err
+    assert f"source={source} does not exist. Give a folder of recordings" in said
+    assert "a LeRobot or RLDS folder" in said
+    assert ("hf download" in said) == (advice is not None)
+    assert (advice or "") in said
+
+
 def test_a_dataset_of_our_own_needs_no_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It was taken for a replay buffer, whose keys were asked for."""
     record(tmp_path / "set", [2])
