@@ -17,7 +17,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.episodes.whole_numbers import require_in_range
-from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
+from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_names, require_obs
 from robo_rl.data.formats.replay_buffer import ExportedRecord
 from robo_rl.data.formats.rows import EpisodeRows, matching, write_rows
 from robo_rl.data.plausible import check_action, check_finite
@@ -120,13 +120,14 @@ def longest_episode(source: str | Path) -> int:
 
 
 def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
-    """Shape of an array of a buffer, e.g. "data/state". Raises DataError if it does not exist."""
+    """Shape of the array of a buffer that holds the state, e.g. "data/state". Raises DataError without it."""
     buffer = ZarrBuffer(source)
-    if name not in buffer.names:
+    if not name:
         raise DataError(
-            f"{source} has no array '{name}' for the state, it has {list(buffer.names)}. Name one as "
-            "state:data/<array> in keys=."
+            f"keys names no array of the state. Add state:data/<array>; {source} has "
+            f"{', '.join(buffer.names)}."
         )
+    require_names(source, [name], buffer.names, "array")
     return buffer.shape(name)
 
 
@@ -201,12 +202,8 @@ def _sources(keys: KeyMap) -> dict[str, ReplayBufferSource]:
 
 def _require_arrays(mapping: Mapping[str, ReplayBufferSource], buffer: ZarrBuffer) -> None:
     """Raise DataError for an array that the buffer lacks."""
-    for key, source in mapping.items():
-        if absent := set(source.arrays) - set(buffer.names):
-            raise DataError(
-                f"'{key}' needs {sorted(absent)}, {buffer.path} has {list(buffer.names)}. "
-                "Name one of these in its pair."
-            )
+    for source in mapping.values():
+        require_names(buffer.path, source.arrays, buffer.names, "array")
 
 
 def _episode_ends(
@@ -219,5 +216,9 @@ def _episode_ends(
             f"{buffer.path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}..."
         )
     if short := {name: n for name, n in rows.items() if n < ends[-1]}:
-        raise DataError(f"{buffer.path} is truncated: its episodes end at row {ends[-1]}, but {short}.")
+        held = ", ".join(f"{name} has {n}" for name, n in short.items())
+        raise DataError(
+            f"{buffer.path} is truncated: its episodes end at row {ends[-1]}, but {held}. Copy the buffer "
+            "again, or name another array in keys=."
+        )
     return ends

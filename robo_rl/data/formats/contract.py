@@ -13,6 +13,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Bool, Float32
 from robo_rl.core.spec import ROBOT_SUITE, ActionSpec, ArraySpec, EnvSpec, image_fault
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.nearest import did_you_mean
 
 MARGIN = 0.05  # fraction of the range of the actions by which inferred limits are wider
 _LARGEST_BYTES = 1 << 28  # of one observation: 8192 x 8192 pixels
@@ -123,6 +124,18 @@ def require_obs(obs: Mapping[str, object], source: object) -> None:
     """Raise DataError for a dataset without observations."""
     if not obs:
         raise DataError(f"{source} has no observations that can be imported. Give another source=.")
+
+
+def require_names(source: object, names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise DataError for the first of `names`, which keys= gave, that the source does not have. what: they
+    are, e.g. "array".
+    """
+    there = sorted(known)
+    for name in sorted(set(names) - set(there)):
+        raise DataError(
+            f"{source} has no {what} '{name}'.{did_you_mean(name, there)} It has {', '.join(there)}. Name "
+            "one of these in keys=."
+        )
 
 
 def _array(key: str, shape: tuple[int, ...], dtype: str) -> ArraySpec:

@@ -76,11 +76,12 @@ def test_keys_select_the_pictures(buffer: str, robot: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([KEYS.replace("joints", "q")], "has no array 'data/q' for the state, it has ['data/joints', "),
+        ([KEYS.replace("joints", "q")], "has no array 'data/q'. It has data/joints, "),
         (
             [KEYS.replace("]", ",'image.side:data/rgb']")],
             "The camera 'side' is not in the description of 'mine'",
         ),
+        (["keys=[action:data/target]"], "keys names no array of the state. Add state:data/<array>; "),
         ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),
         (
             [KEYS, "velocities=false"],
@@ -119,7 +120,10 @@ def test_import_of_a_buffer_without_robot_and_environment(buffer: str, tmp_path:
         (["rate_hz=20"], "/buffer.zarr for each key: keys="),
         (["rate_hz=20", "keys=['state:data/joints']"], "keys names no array of actions. Add action:data/"),
         (["rate_hz=20", "keys=['action:data/target']"], "has no observations"),
-        (["rate_hz=20", KEYS.replace("joints", "q")], "'state' needs ['data/q']"),
+        (
+            ["rate_hz=20", KEYS.replace("joints", "q")],
+            "has no array 'data/q'. It has data/joints, data/rgb, data/target. Name one of these in keys=.",
+        ),
         ([KEYS, "goal=m"], "goal= does not apply to a replay buffer without robot="),
     ],
 )

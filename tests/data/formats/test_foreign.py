@@ -213,6 +213,19 @@ def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> N
     assert store.episode(0).meta.task == "lift"
 
 
+@pytest.mark.parametrize(("name", "guess"), [("observation.stat", "observation.state"), ("zzz", None)])
+def test_a_feature_that_is_missing_is_compared_with_the_others(
+    name: str, guess: str | None, lerobot: Path, tmp_path: Path
+) -> None:
+    """As other unknown names: the nearest first, and no list in the notation of Python."""
+    with pytest.raises(DataError, match=f"has no feature '{name}'") as refused:
+        import_lerobot(lerobot, tmp_path / "out", keys={"state": name})
+    said = str(refused.value)
+    assert (f"Did you mean '{guess}'?" in said) == (guess is not None)
+    assert "It has action, episode_index, " in said
+    assert "[" not in said
+
+
 def test_another_rate_than_that_of_the_source_is_refused(
     robomimic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

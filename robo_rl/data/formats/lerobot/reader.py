@@ -23,6 +23,7 @@ from robo_rl.data.formats.contract import (
     ForeignSpec,
     extremes,
     inferred,
+    require_names,
     require_obs,
     unknown_ends,
     without_unknown_end,
@@ -173,11 +174,7 @@ class _Reader:
 
     def require(self, names: Mapping[str, str]) -> None:
         """Raise DataError for a feature that the dataset does not have."""
-        if unknown := set(names.values()) - self._info.features.keys():
-            raise DataError(
-                f"{self._root} has no feature {sorted(unknown)}; it has {sorted(self._info.features)}. "
-                "Name one of these in keys=."
-            )
+        require_names(self._root, names.values(), self._info.features, "feature")
 
     def foreign(self, names: Mapping[str, str]) -> ForeignSpec:
         """Shapes, extremes of actions and rate."""
