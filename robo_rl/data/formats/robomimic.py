@@ -147,7 +147,7 @@ def import_robomimic(
                 else:
                     rows = _read_foreign(group, names, marked.get(demo), task, where)
                     unknown += _ends_with_done(group) and not rows.terminated[-1:].any()
-                write_rows(writer, matching(meta.env, rows, where))
+                write_rows(writer, matching(meta.env, rows, where, names))
                 if progress is not None:
                     progress(i + 1, len(demos))
     if unknown and notes is not None:

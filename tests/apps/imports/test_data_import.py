@@ -79,7 +79,8 @@ def test_keys_select_the_pictures(buffer: str, robot: str, tmp_path: Path) -> No
         ([KEYS.replace("joints", "q")], "has no array 'data/q'. It has data/joints, "),
         (
             [KEYS.replace("]", ",'image.side:data/rgb']")],
-            "The camera 'side' is not in the description of 'mine'",
+            "The camera 'side' is not in the description of 'mine', which has top: add it there, with "
+            "width_px, height_px and rate_hz, or leave it out or rename it by keys=.",
         ),
         (["keys=[action:data/target]"], "keys names no array of the state. Add state:data/<array>; "),
         ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),

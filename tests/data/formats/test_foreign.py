@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from robo_rl.core.errors import DataError
 from robo_rl.data.edit.changes import relabel_episodes
 from robo_rl.data.formats.lerobot.reader import import_lerobot
 from robo_rl.data.formats.lerobot.writer import export_lerobot
+from robo_rl.data.formats.registry import load_part
 from robo_rl.data.formats.robomimic import import_robomimic
+from robo_rl.data.formats.rows import EpisodeRows, matching, rows_of
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.validate import validate
 from tests.data.recordings import ENV, STATE_ENV, record
@@ -224,6 +227,34 @@ def test_a_feature_that_is_missing_is_compared_with_the_others(
     assert (f"Did you mean '{guess}'?" in said) == (guess is not None)
     assert "It has action, episode_index, " in said
     assert "[" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [
+        ("lerobot", "state:observation.state"),
+        ("robomimic", "state:state"),
+        ("rlds", "state:observation/state"),
+    ],
+)
+def test_further_observations_are_left_out_by_keys(
+    name: str, pair: str, export: Path, tmp_path: Path
+) -> None:
+    """The message holds the setting that does so, with the names of the source."""
+    source, read = tmp_path / "export.hdf5", load_part(name, "reader")
+    load_part(name, "writer")(export / "set", source)
+    with pytest.raises(
+        DataError, match=r"has the observations image\.front, .*; expected state\."
+    ) as refused:
+        read(source, tmp_path / "out", env=STATE_ENV)
+    assert f"Choose and rename them by keys=[{pair}]; others are then left out." in str(refused.value)
+    assert read(source, tmp_path / "out", env=STATE_ENV, keys=dict([pair.split(":")])) == 3
+    with pytest.raises(DataError, match=r"keys=.joints:<its name in the source>.; others"):
+        matching(replace(STATE_ENV, obs={"joints": ENV.obs["state"]}), _first(export / "set"), "here")
+
+
+def _first(path: Path) -> EpisodeRows:
+    return rows_of(EpisodeStore(path).episode(0))
 
 
 def test_another_rate_than_that_of_the_source_is_refused(

@@ -127,7 +127,7 @@ def import_lerobot(
                 rows = _labelled(rows, None if number is None else known[number].labels, task)
                 rows = rows.with_final_obs(final[number]) if number in final else rows
                 rows = ordered(rows, order)
-            write_rows(writer, matching(meta.env, rows, where))
+            write_rows(writer, matching(meta.env, rows, where, names))
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
     if notes is not None:

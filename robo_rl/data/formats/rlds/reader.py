@@ -132,7 +132,7 @@ def import_rlds(
                 entry = None if own is None or number is None else own[1][number].labels
                 rows = labelled(rows, entry, task)
                 finals += rows.has_final_obs and _OWN_ENDS not in example
-            write_rows(writer, matching(meta.env, rows, where))
+            write_rows(writer, matching(meta.env, rows, where, names))
             if progress is not None:
                 progress(count, min(total, limit or total))
             if count == limit:
