@@ -257,6 +257,15 @@ def _first(path: Path) -> EpisodeRows:
     return rows_of(EpisodeStore(path).episode(0))
 
 
+def test_a_limit_of_episodes_does_not_change_an_inferred_contract(robomimic: Path, tmp_path: Path) -> None:
+    """As in the other formats: a trial with the first episodes has the limits and lengths of the import."""
+    with h5py.File(robomimic, "a") as file:
+        file["data/demo_11/actions"][3] = 5.0
+    assert import_robomimic(robomimic, tmp_path / "all") == 2
+    assert import_robomimic(robomimic, tmp_path / "first", limit=1) == 1
+    assert EpisodeStore(tmp_path / "first").spec == EpisodeStore(tmp_path / "all").spec
+
+
 def test_another_rate_than_that_of_the_source_is_refused(
     robomimic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
