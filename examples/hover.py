@@ -11,10 +11,8 @@ from robo_rl.core.files.durable import read_json
 
 
 def main(out: Path, quick: bool = False) -> Any:
-    config = FlyConfig(task="hover", out=str(out / "hover"), video=False, eager=quick)
-    if quick:
-        config.updates, config.flights, config.eval_flights, config.eval_s = 2, 4, 4, 0.2
-    fly(config)
+    small: dict[str, Any] = {"updates": 2, "flights": 4, "eval_episodes": 4, "eval_s": 0.2} if quick else {}
+    fly(FlyConfig(task="hover", out=str(out / "hover"), video=False, eager=quick, **small))
     return read_json(out / "hover" / "results.json")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from hardware.checks.flight_contract import CRAFTS, TASKS
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, Segment, action_joints, parse_unit
 from hardware.loop.deciders import head_fault
@@ -12,6 +13,7 @@ from hardware.loop.observation import DEPTH, IMAGE, unavailable_message
 from hardware.loop.scale import scalable
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION
 
 _SLACK_RAD, _SLACK = 1e-4, 1e-3
@@ -30,6 +32,10 @@ def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
 def _cure(bundle: Bundle, robot: RobotDescription) -> str:
     """Sentence on what to do about a mismatch."""
     env = bundle.env
+    if env.name.startswith(CRAFTS):
+        held = env.name.partition(":")[0] in TASKS  # other tasks fly in their environment only
+        fly = command("run", bundle=bundle.folder, robot="sim_quad" if held else None)
+        return f"It was trained to fly a quadcopter; fly it in simulation: {fly}"
     nameless = "state" in env.obs and not parse_unit(env.obs["state"].unit)
     if len(action_joints(env.action.unit)) == env.action.dim and not nameless:
         return "Use the robot that the bundle was made for, or correct the robot's description."

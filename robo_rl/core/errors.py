@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from robo_rl.core.text.nearest import nearest
+from robo_rl.core.text.nearest import did_you_mean, nearest
 
 MOST_NAMES = 30  # longer lists are shortened
 NEAREST = 5  # names shown of a longer list
@@ -30,7 +30,7 @@ class UnknownNameError(RoboRLError):
     ) -> None:
         names = sorted(known)
         close = nearest(name, names, NEAREST)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
+        hint = did_you_mean(name, names)
         shown = f"Known: {', '.join(names)}."
         if len(names) > MOST_NAMES:
             shown = f"Nearest of {len(names)}: {', '.join(close)}." if close else f"There are {len(names)}."

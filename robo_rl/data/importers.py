@@ -17,9 +17,9 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.episodes.whole_numbers import require_in_range
-from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
+from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_names, require_obs
 from robo_rl.data.formats.replay_buffer import ExportedRecord
-from robo_rl.data.formats.rows import EpisodeRows, write_rows
+from robo_rl.data.formats.rows import EpisodeRows, matching, write_rows
 from robo_rl.data.plausible import check_action, check_finite
 from robo_rl.data.zarr_buffer import EPISODE_ENDS, ZarrBuffer
 
@@ -87,8 +87,11 @@ def import_replay_buffer(
     return len(ends)
 
 
-def inferred_contract(source: str | Path, keys: Mapping[str, str], rate_hz: float) -> EnvSpec:
-    """Contract "robot/<name>" of a buffer: its arrays, and limits a little wider than its actions.
+def inferred_contract(
+    source: str | Path, keys: Mapping[str, str], rate_hz: float, notes: list[str] | None = None
+) -> EnvSpec:
+    """Contract "robot/<name>" of a buffer: its arrays, and limits a little wider than its actions. notes:
+    gets a sentence on these limits.
 
     Raises DataError if `source` is no buffer, lacks an array, or no contract can describe it.
     """
@@ -108,7 +111,7 @@ def inferred_contract(source: str | Path, keys: Mapping[str, str], rate_hz: floa
     if action.ndim != 2:
         raise DataError(f"{source}/{keys['action']} has the shape {action.shape}; actions need (n, a).")
     longest = int(np.diff(ends, prepend=0).max())
-    return inferred(ForeignSpec(Path(source).stem, obs, *extremes([action]), longest, rate_hz))
+    return inferred(ForeignSpec(Path(source).stem, obs, *extremes([action]), longest, rate_hz), notes)
 
 
 def longest_episode(source: str | Path) -> int:
@@ -117,13 +120,14 @@ def longest_episode(source: str | Path) -> int:
 
 
 def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
-    """Shape of an array of a buffer, e.g. "data/state". Raises DataError if it does not exist."""
+    """Shape of the array of a buffer that holds the state, e.g. "data/state". Raises DataError without it."""
     buffer = ZarrBuffer(source)
-    if name not in buffer.names:
+    if not name:
         raise DataError(
-            f"{source} has no array '{name}' for the state, it has {list(buffer.names)}. Name one as "
-            "state:data/<array> in keys=."
+            f"keys names no array of the state. Add state:data/<array>; {source} has "
+            f"{', '.join(buffer.names)}."
         )
+    require_names(source, [name], buffer.names, "array")
     return buffer.shape(name)
 
 
@@ -142,21 +146,26 @@ def _episode(
             require_in_range(key, arrays[key], spec.dtype)
             arrays[key] = arrays[key].astype(spec.dtype)
     action = arrays["action"].astype(np.float32)
-    for key in (*env.obs, "action"):
-        check_finite(
-            arrays[key], f"The episode that starts at row {rows.start} of the buffer: '{key}'", _MEND
-        )
-    check_action(action, env.action, f"The episode that starts at row {rows.start} of the buffer", _MEND)
+    where = f"The episode that starts at row {rows.start} of the buffer"
     frames = rows.stop - rows.start
-    reward = arrays.get("reward", np.zeros(frames)).reshape(frames)
-    terminated = arrays.get("terminated", np.zeros(frames, dtype=bool)).reshape(frames)
-    return EpisodeRows(
-        {key: arrays[key] for key in env.obs},
-        action,
-        reward.astype(np.float32),
-        terminated > 0,
-        np.zeros(frames, dtype=bool),
-    )
+    zeros = np.zeros(frames, dtype=bool)
+    reward, terminated = (_per_frame(arrays.get(key, zeros), key, where, frames) for key in STEP_KEYS[1:])
+    obs = {key: arrays[key] for key in env.obs}
+    found = matching(env, EpisodeRows(obs, action, reward.astype(np.float32), terminated > 0, zeros), where)
+    for key in (*env.obs, "action"):
+        check_finite(arrays[key], f"{where}: '{key}'", _MEND)
+    check_action(action, env.action, where, _MEND)
+    return found
+
+
+def _per_frame(values: Shaped[ndarray, "n ..."], key: str, where: str, frames: int) -> Shaped[ndarray, " n"]:
+    """`values` as one number per frame. Raises DataError for another shape."""
+    if values.size != frames:
+        raise DataError(
+            f"{where}: '{key}' has the shape {list(values.shape[1:])} per frame, expected one number. Name "
+            "another array in keys=, or leave it out."
+        )
+    return values.reshape(frames)
 
 
 def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h w 3"]:
@@ -193,12 +202,8 @@ def _sources(keys: KeyMap) -> dict[str, ReplayBufferSource]:
 
 def _require_arrays(mapping: Mapping[str, ReplayBufferSource], buffer: ZarrBuffer) -> None:
     """Raise DataError for an array that the buffer lacks."""
-    for key, source in mapping.items():
-        if absent := set(source.arrays) - set(buffer.names):
-            raise DataError(
-                f"'{key}' needs {sorted(absent)}, {buffer.path} has {list(buffer.names)}. "
-                "Name one of these in its pair."
-            )
+    for source in mapping.values():
+        require_names(buffer.path, source.arrays, buffer.names, "array")
 
 
 def _episode_ends(
@@ -211,5 +216,9 @@ def _episode_ends(
             f"{buffer.path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}..."
         )
     if short := {name: n for name, n in rows.items() if n < ends[-1]}:
-        raise DataError(f"{buffer.path} is truncated: its episodes end at row {ends[-1]}, but {short}.")
+        held = ", ".join(f"{name} has {n}" for name, n in short.items())
+        raise DataError(
+            f"{buffer.path} is truncated: its episodes end at row {ends[-1]}, but {held}. Copy the buffer "
+            "again, or name another array in keys=."
+        )
     return ends

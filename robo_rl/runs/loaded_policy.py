@@ -153,12 +153,13 @@ def find_policy(path: str | Path) -> Path:
             f"{path} is a run of robo-rl pretrain, which makes a picture encoder and no policy. Train a "
             f"policy that starts from it: robo-rl train image.init={path}"
         )
-    if (Path(path) / "run.json").is_file():
-        newest = newest_policy(RunDir(Path(path)))
+    of_run = Path(path).parent if Path(path).name == "policy" else Path(path)
+    if (of_run / "run.json").is_file():
+        newest = newest_policy(RunDir(of_run))
         so_far = f"{newest} for its newest checkpoint" if newest else "another run"
         raise CheckpointError(
-            f"{path} is a run without a policy, because it has not finished. Continue it by the command that "
-            f"started it and resume=true, or give {so_far}."
+            f"{of_run} is a run without a policy, because it was stopped before its end or is still running. "
+            f"Continue a stopped one by the command that started it and resume=true, or give {so_far}."
         )
     raise CheckpointError(
         f"{not_a(Path(path), 'a policy')} Give a finished run, a policy folder such as "

@@ -48,6 +48,17 @@ def test_evaluated_checkpoints_resume(dataset: Path, stopped: Path, run: Path) -
     assert (stopped / weights).read_bytes() == (run / weights).read_bytes()
 
 
+@pytest.mark.parametrize("name", ["", "policy"])
+def test_the_policy_of_a_stopped_run_is_explained(
+    name: str, stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder policy/ appears at the end: the user is told how to get there, or to a checkpoint."""
+    assert robo_rl(["evaluate", f"policy={stopped / name}", "episodes=1", "device=cpu"]) == 2
+    said = capsys.readouterr().err
+    assert f"{stopped} is a run without a policy, because it was stopped before its end" in said
+    assert f"resume=true, or give {stopped}@12 for its newest checkpoint." in said
+
+
 @pytest.mark.long
 def test_the_success_of_a_checkpoint_is_exported(stopped: Path, tmp_path: Path) -> None:
     """The note is kept in the run's folder; it is that of the checkpoint's weights alone."""

@@ -116,10 +116,14 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
             {"state": "data/pos", "action": "data/act"},
             r"has no entry for \['image.top'\].*image.top:data/",
         ),
-        ({}, {**KEYS, "state": "data/position"}, r"'state' needs \['data/position'\], .* has \['data/act'"),
+        (
+            {},
+            {**KEYS, "state": "data/position"},
+            r"has no array 'data/position'\. Did you mean 'data/pos'\? It has data/act, data/gain, data/img",
+        ),
         ({}, {**KEYS, "velocity": "data/pos"}, r"names \['velocity'\], but"),
-        ({}, {**KEYS, "state": "data/act"}, r"'state' is float32\[1\], the dataset stores float32\[2\]"),
-        ({"data__act": np.zeros((7, 1))}, KEYS, r"is truncated: .*row 9.*'data/act': 7"),
+        ({}, {**KEYS, "state": "data/act"}, r"'state' is float32\[1\], the contract expects float32\[2\]"),
+        ({"data__act": np.zeros((7, 1))}, KEYS, "is truncated: .*row 9, but data/act has 7"),
         ({"meta__episode_ends": np.array([3, 3, 9])}, KEYS, "must increase strictly"),
         ({"data__img": np.full((9, 4, 4, 3), 300.0)}, KEYS, "hold 300 to 300, 0 to 255"),
         ({"data__img": np.full((9, 4, 4, 3), 0.7)}, KEYS, "hold 0.7 to 0.7, 0 to 255"),
@@ -237,7 +241,7 @@ def test_human_images_become_uint8(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"data__act": np.full((9, 2), 100.0, dtype=np.float32)}, "starts at row 0 .*far outside its limits"),
+        ({"data__act": np.full((9, 1), 100.0, dtype=np.float32)}, "starts at row 0 .*far outside its limits"),
         ({"data__pos": np.full((9, 2), np.nan)}, "starts at row 0 .*'state' is not finite in row 0"),
     ],
 )

@@ -34,6 +34,7 @@ robo-rl --version       the version
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
 Exit codes: 0 done, 1 error in robo-rl, 2 wrong input or an error in your own script, 3 an environment, a
 robot or the bus cannot be reached, refuses or has ended, 4 disk full, 130 Ctrl-C.
+data replay ends with 1 if the replay differs or stops early, call if the answer is no, demo if a stage fails.
 up and record end with 0 after Ctrl-C, their usual end."""
 
 HEADINGS = {  # first verb of a group in the list of all verbs -> its heading

@@ -68,7 +68,7 @@ VERBS = {
         "turn recordings (MCAP, rosbag2), a replay buffer, or LeRobot, robomimic, RLDS data into a dataset",
         "robo-rl data import source=recordings robot=mine.yaml out=data/mine",
         "robo-rl data import source=pusht.zarr env=pusht/state out=data/pusht",
-        "robo-rl data import source=lerobot/svla_so100 out=data/so100",
+        "robo-rl data import source=downloads/svla_so100 out=data/so100",
     ),
     "data export": _verb(
         "datasets.export",

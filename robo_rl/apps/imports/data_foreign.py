@@ -91,7 +91,7 @@ def _contract(config: DataImportConfig, foreign: ForeignSpec, notes: list[str]) 
             )
         return spec
     if config.robot is None:
-        return inferred(foreign)
+        return inferred(foreign, notes)
     if foreign.rate_hz is None:  # the rate of the robot's commands is only the highest that is possible
         raise ConfigError(unknown_rate(config.source))
     from hardware.description import load_description

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import MISSING, fields, replace
@@ -12,6 +13,7 @@ from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.rehearsal import rehearsal
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
@@ -28,6 +30,7 @@ from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.progress import progress, show
 
 OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)  # <owner>/<name>
 OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "namespace")
 
 
@@ -47,7 +50,7 @@ def convert(config: DataImportConfig) -> int:
     if not source.exists():
         raise DataError(
             f"source={config.source} does not exist. Give a folder of recordings, one of them, a zarr v2 "
-            "replay buffer, a LeRobot folder, or a robomimic file."
+            f"replay buffer, a LeRobot or RLDS folder, or a robomimic file.{_download(config)}"
         )
     if (source / DATASET_JSON).exists():
         raise DataError(
@@ -85,8 +88,8 @@ def convert(config: DataImportConfig) -> int:
         # without env= and robot=, only the rate must be given
         others = [name for name in OF_A_ROBOT if name != "rate_hz" or config.env is not None]
         _refuse_foreign(config, others, "a replay buffer without robot=")
-    spec, keys = contract(config)
     notes: list[str] = []
+    spec, keys = contract(config, notes)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
     with progress(None, "import", "episode") as bar:
         count = import_replay_buffer(
@@ -95,6 +98,18 @@ def convert(config: DataImportConfig) -> int:
         )  # fmt: skip
     report_import(config, counted(count, "episode"), notes=notes)
     return 0
+
+
+def _download(config: DataImportConfig) -> str:
+    """Sentence with the commands for a source that may be a dataset of the Hub; empty for another one."""
+    if not HUB_ID.fullmatch(config.source):
+        return ""
+    folder = f"downloads/{config.source.partition('/')[2]}"
+    given = {"robot": config.robot, "env": config.env, "keys": config.keys or None}
+    return (
+        f" A dataset of the Hugging Face Hub is downloaded first: hf download {config.source} --repo-type "
+        f"dataset --local-dir {folder}, then {command('data import', source=folder, **given, out=config.out)}"
+    )
 
 
 def _recorded(source: Path) -> bool:
@@ -117,8 +132,8 @@ def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -
             raise ConfigError(f"{name}= does not apply to {what}, which {config.source} is; leave it out.")
 
 
-def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
-    """Contract of the buffer's data, and the array of each key."""
+def contract(config: DataImportConfig, notes: list[str]) -> tuple[EnvSpec, KeyMap]:
+    """Contract of the buffer's data, and the array of each key. notes: gets a sentence on inferred limits."""
     keys = parse_keys(config.keys)
     if config.env is not None and config.robot is not None:
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
@@ -138,7 +153,7 @@ def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
                 f"The buffer {config.source} states no rate. Give rate_hz=<frames per second>, or robot= or "
                 "env=, which also state units and limits."
             )
-        return inferred_contract(config.source, keys, rate_hz), keys
+        return inferred_contract(config.source, keys, rate_hz, notes), keys
     if config.env is None:
         return _robot_contract(config, keys, rate_hz), keys
     spec = _simulated(config.env)

@@ -35,8 +35,8 @@ def print_unknown_units(env: EnvSpec) -> None:
     """Say what a dataset without units cannot be used for."""
     if not env.simulated and not env.action.unit:
         print(
-            "The source states no units, and the limits are 5 % wider than its actions. For a policy that "
-            "fits a robot or a simulated task, import it with robot=<description> or env=<task>."
+            "The dataset has no units. For a policy that fits a robot or a simulated task, import the source "
+            "with robot=<description> or env=<task>."
         )
 
 

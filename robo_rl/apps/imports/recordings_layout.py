@@ -187,7 +187,7 @@ def _pictures(
     """Observation key -> topic, of the named cameras, or else of those in at least half of the recordings."""
     asked = None if cameras is None else [name for name in cameras.split("+") if name]
     for name in asked or ():
-        _camera(robot, IMAGE + name)
+        _camera(robot, IMAGE + name, "leave it out of cameras=")
     found: dict[str, str] = {}
     for name in robot.cameras if asked is None else asked:
         topics = [topic(name).name for topic in (image_topic, compressed_topic)]
@@ -237,13 +237,18 @@ def robot_spec(
     return EnvSpec(f"{ROBOT_SUITE}/{robot.name}", obs, action, 1, _rate_hz(robot, pictures, rate_hz))
 
 
-def _camera(robot: RobotDescription, key: str) -> CameraDescription:
-    """Camera of an observation key. Raises ConfigError if the description has none of this name."""
+def _camera(
+    robot: RobotDescription, key: str, otherwise: str = "leave it out or rename it by keys="
+) -> CameraDescription:
+    """Camera of an observation key. Raises ConfigError if the description has none of this name. otherwise:
+    what else a user can do.
+    """
     name = key.partition(".")[2]
     if name not in robot.cameras:
         raise ConfigError(
             f"The camera '{name}' is not in the description of '{robot.name}', which has "
-            f"{', '.join(robot.cameras) or 'none'}: add it there, with width_px, height_px and rate_hz."
+            f"{', '.join(robot.cameras) or 'none'}: add it there, with width_px, height_px and rate_hz, or "
+            f"{otherwise}."
         )
     return robot.cameras[name]
 

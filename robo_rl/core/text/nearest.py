@@ -35,6 +35,12 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
     return likest[:most]
 
 
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """Question "Did you mean '<nearest>'?" with a blank before it; empty if no name is similar."""
+    close = nearest(name, names, 1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
 def is_misspelt(name: str, names: Sequence[str]) -> bool:
     """True if `name` is one of `names` except for a typing error; shared words do not count."""
     return any(_spelling(each, name) >= _ALIKE for each in names)

@@ -13,6 +13,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Bool, Float32
 from robo_rl.core.spec import ROBOT_SUITE, ActionSpec, ArraySpec, EnvSpec, image_fault
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.nearest import did_you_mean
 
 MARGIN = 0.05  # fraction of the range of the actions by which inferred limits are wider
 _LARGEST_BYTES = 1 << 28  # of one observation: 8192 x 8192 pixels
@@ -34,9 +35,9 @@ class ForeignSpec:
     rate_hz: float | None
 
 
-def inferred(foreign: ForeignSpec) -> EnvSpec:
-    """Contract "robot/<name>" with limits a little wider than the actions. Raises DataError for an unknown
-    rate, and for data that no contract can describe.
+def inferred(foreign: ForeignSpec, notes: list[str] | None = None) -> EnvSpec:
+    """Contract "robot/<name>" with limits a little wider than the actions. notes: gets a sentence on them.
+    Raises DataError for an unknown rate, and for data that no contract can describe.
     """
     if foreign.rate_hz is None:
         raise DataError(unknown_rate(foreign.name))
@@ -48,6 +49,11 @@ def inferred(foreign: ForeignSpec) -> EnvSpec:
     for key, spec in obs.items():
         if fault := image_fault(key, spec):
             raise DataError(f"{fault} Leave this key out, or give it another name in keys=.")
+    if notes is not None:
+        notes.append(
+            f"The limits were inferred: they are {100 * MARGIN:g} % wider than the actions of all episodes "
+            "of the source."
+        )
     name = re.sub(r"[^A-Za-z0-9_.\-]+", "_", foreign.name).strip("_") or "imported"
     return EnvSpec(
         f"{ROBOT_SUITE}/{name}",
@@ -118,6 +124,18 @@ def require_obs(obs: Mapping[str, object], source: object) -> None:
     """Raise DataError for a dataset without observations."""
     if not obs:
         raise DataError(f"{source} has no observations that can be imported. Give another source=.")
+
+
+def require_names(source: object, names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise DataError for the first of `names`, which keys= gave, that the source does not have. what: they
+    are, e.g. "array".
+    """
+    there = sorted(known)
+    for name in sorted(set(names) - set(there)):
+        raise DataError(
+            f"{source} has no {what} '{name}'.{did_you_mean(name, there)} It has {', '.join(there)}. Name "
+            "one of these in keys=."
+        )
 
 
 def _array(key: str, shape: tuple[int, ...], dtype: str) -> ArraySpec:

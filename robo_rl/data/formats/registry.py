@@ -10,6 +10,8 @@ from typing import Any
 
 from robo_rl.core.errors import UnknownNameError
 
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
 
 @dataclass(frozen=True)
 class Format:
@@ -93,6 +95,12 @@ def recognised(source: Path) -> str | None:
         return "rlds"
     if (source / "robo_rl.json").is_file() and any(source.glob("*/*.mcap")):
         return "mcap"
-    if source.is_file() and source.suffix in (".hdf5", ".h5"):
+    if source.is_file() and (source.suffix in (".hdf5", ".h5") or _is_hdf5(source)):
         return "robomimic"
     return None
+
+
+def _is_hdf5(source: Path) -> bool:
+    """True for a file that begins as HDF5 does, whatever its name."""
+    with source.open("rb") as file:
+        return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE

@@ -123,7 +123,7 @@ def import_robomimic(
     structure.
     """
     with _reading(source) as file:
-        demos = _demos(file, source)[:limit]
+        demos = _demos(file, source)
         own = _json(file["data"].attrs.get(SIDECAR))
         if own is not None and env is None and not keys:
             marked: dict[str, bool] = {}
@@ -132,7 +132,7 @@ def import_robomimic(
         else:
             names = dict(keys) if keys else _names(file["data"][demos[0]])
             require_obs(names, source)
-            contract = env or inferred(_foreign(file, demos, names, source))
+            contract = env or inferred(_foreign(file, demos, names, source), notes)
             meta, own = DatasetMeta(contract, image_codec or "raw", stamps=()), None
             marked = _marked(file)
         unknown = 0  # episodes of which it is not known whether they ran out of time
@@ -140,19 +140,19 @@ def import_robomimic(
         with atomic_dataset(
             out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
         ) as writer:
-            for i, demo in enumerate(demos):
+            for i, demo in enumerate(demos[:limit]):
                 where, group = f"{source}: {demo}", file["data"][demo]
                 if own is not None:
                     rows = _read_own(group, names, meta, where)
                 else:
                     rows = _read_foreign(group, names, marked.get(demo), task, where)
                     unknown += _ends_with_done(group) and not rows.terminated[-1:].any()
-                write_rows(writer, matching(meta.env, rows, where))
+                write_rows(writer, matching(meta.env, rows, where, names))
                 if progress is not None:
-                    progress(i + 1, len(demos))
+                    progress(i + 1, len(demos[:limit]))
     if unknown and notes is not None:
         notes.append(unknown_ends(unknown))
-    return len(demos)
+    return len(demos[:limit])
 
 
 def _read_demo(demo: Any, names: Mapping[str, str], where: str) -> EpisodeRows:

@@ -208,11 +208,20 @@ def short_name(env: EnvSpec, key: str) -> str:
     return key if name in env.obs or name in ("action", "actions", "reward", "terminated") else name
 
 
-def matching(env: EnvSpec, rows: EpisodeRows, where: str) -> EpisodeRows:
-    """`rows` in the types of the contract. Raises DataError that names the first array of another shape."""
+def matching(
+    env: EnvSpec, rows: EpisodeRows, where: str, names: Mapping[str, str] | None = None
+) -> EpisodeRows:
+    """`rows` in the types of the contract. names: observation -> its name in the source, for the advice.
+
+    Raises DataError for other observations, and one that names the first array of another shape.
+    """
     expected = {key: (tuple(spec.shape), spec.dtype) for key, spec in env.obs.items()}
     if rows.obs.keys() != expected.keys():
-        raise DataError(f"{where} has the observations {sorted(rows.obs)}, expected {sorted(expected)}.")
+        pairs = ",".join(f"{key}:{(names or {}).get(key, '<its name in the source>')}" for key in expected)
+        raise DataError(
+            f"{where} has the observations {', '.join(sorted(rows.obs))}; expected {', '.join(expected)}. "
+            f"Choose and rename them by keys=[{pairs}]; others are then left out."
+        )
     arrays = {**rows.obs, "action": rows.action}
     expected["action"] = ((env.action.dim,), "float32")
     for key, values in arrays.items():

@@ -87,6 +87,13 @@ def test_titles_of_info_are_followed_by_a_gap() -> None:
     assert "environments gymrobotics/  " in first
 
 
+def test_the_overview_tells_which_verbs_end_with_1() -> None:
+    """Code 1 alone would read as an error in robo-rl to a script around `data replay`."""
+    told = next(line for line in overview().splitlines() if line.startswith("data replay ends with 1"))
+    for verb in ("call", "demo"):
+        assert f"{verb} if" in told
+
+
 def test_no_argument_prints_the_overview() -> None:
     """Without a verb the overview is printed."""
     assert robo_rl().stdout == robo_rl("--help").stdout

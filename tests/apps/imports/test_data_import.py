@@ -76,13 +76,20 @@ def test_keys_select_the_pictures(buffer: str, robot: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([KEYS.replace("joints", "q")], "has no array 'data/q' for the state, it has ['data/joints', "),
+        ([KEYS.replace("joints", "q")], "has no array 'data/q'. It has data/joints, "),
         (
             [KEYS.replace("]", ",'image.side:data/rgb']")],
-            "The camera 'side' is not in the description of 'mine'",
+            "The camera 'side' is not in the description of 'mine', which has top: add it there, with "
+            "width_px, height_px and rate_hz, or leave it out or rename it by keys=.",
         ),
+        (["keys=[action:data/target]"], "keys names no array of the state. Add state:data/<array>; "),
         ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),
-        ([KEYS, "velocities=false"], "'state' is float32[4], the dataset stores float32[2]"),
+        (
+            [KEYS, "velocities=false"],
+            "'state' is float32[4], the contract expects float32[2]. Choose another env=, robot= or keys=.",
+        ),
+        ([KEYS.replace("target", "joints")], "'action' is float32[4], the contract expects float32[2]. Cho"),
+        ([KEYS.replace("]", ",reward:data/joints]")], "'reward' has the shape [4] per frame, expected one n"),
         ([], "/buffer.zarr for each key of "),
     ],
 )
@@ -114,7 +121,10 @@ def test_import_of_a_buffer_without_robot_and_environment(buffer: str, tmp_path:
         (["rate_hz=20"], "/buffer.zarr for each key: keys="),
         (["rate_hz=20", "keys=['state:data/joints']"], "keys names no array of actions. Add action:data/"),
         (["rate_hz=20", "keys=['action:data/target']"], "has no observations"),
-        (["rate_hz=20", KEYS.replace("joints", "q")], "'state' needs ['data/q']"),
+        (
+            ["rate_hz=20", KEYS.replace("joints", "q")],
+            "has no array 'data/q'. It has data/joints, data/rgb, data/target. Name one of these in keys=.",
+        ),
         ([KEYS, "goal=m"], "goal= does not apply to a replay buffer without robot="),
     ],
 )
@@ -140,6 +150,30 @@ def test_other_sources_are_named_without_errors_of_zarr(
     expected = "is not a replay buffer" if name == "plain" else "is a numpy file, which is not read."
     assert expected in said
     assert "PosixPath" not in said
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        (
+            "lerobot/svla_so100",
+            "hf download lerobot/svla_so100 --repo-type dataset --local-dir downloads/svla_so100, then "
+            "robo-rl data import source=downloads/svla_so100 robot=sim_arm out=",
+        ),
+        ("here/is/nothing", None),
+        ("./nothing", None),
+    ],
+)
+def test_a_missing_source_that_may_be_of_the_hub_is_downloaded_first(
+    source: str, advice: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`data import` reads files only."""
+    assert _import(f"source={source}", "robot=sim_arm", f"out={tmp_path / 'set'}") == 2
+    said = capsys.readouterr().err
+    assert f"source={source} does not exist. Give a folder of recordings" in said
+    assert "a LeRobot or RLDS folder" in said
+    assert ("hf download" in said) == (advice is not None)
+    assert (advice or "") in said
 
 
 def test_a_dataset_of_our_own_needs_no_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

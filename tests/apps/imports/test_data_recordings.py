@@ -287,7 +287,7 @@ def test_robot_setting_without_recordings(
         ),
         (
             ["robot=ROBOT", "cameras=front"],
-            "The camera 'front' is not in the description of 'mine', which has top",
+            "The camera 'front' is not in .* 'mine', which has top: .* or leave it out of cameras=.",
         ),
         (["robot=ROBOT", "goal=x"], "goal=x cannot be read"),
         (["robot=ROBOT", "goal='m: x'"], "no goal was published"),

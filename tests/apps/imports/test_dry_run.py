@@ -8,14 +8,15 @@ import os
 import re
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from robo_rl.apps.cli.main import main
-from robo_rl.data.formats.registry import FORMATS
+from robo_rl.data.formats.registry import FORMATS, load_part
 from robo_rl.data.store import EpisodeStore
-from tests.data.recordings import record
+from tests.data.recordings import STATE_ENV, record
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("h5py")
@@ -85,7 +86,31 @@ def test_a_dry_run_of_a_foreign_source_names_what_it_does_not_know(
     assert "observed   state float32[3]" in said
     unknown = "success labels, instructions, observations after the last action, time stamps"
     assert f"not known  {unknown}" in said
-    assert "The source states no units" in said
+    assert "The limits were inferred: they are 5 % wider than the actions of all episodes" in said
+    assert "The dataset has no units." in said
+
+
+@pytest.mark.parametrize("name", ["lerobot", "zarr", "robomimic", "rlds"])
+def test_inferred_limits_are_reported_where_they_were_inferred(
+    name: str, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An export states its limits, also without units; keys= reads it as a dataset of another program."""
+    env = replace(STATE_ENV, name="robot/mine", action=replace(STATE_ENV.action, unit=""))
+    export = work / "export.hdf5"
+    load_part(name, "writer")(record(work / "set", [3], env=env), export)
+    words = ["data", "import", f"source={export}", "dry_run=true"]
+    assert main([*words, f"out={work / 'a'}"]) == 0
+    said = capsys.readouterr().out
+    assert "The dataset has no units." in said
+    assert "limits were" not in said
+    pairs = {
+        "lerobot": "joints:observation.state",
+        "zarr": "joints:data/state,action:data/action",
+        "robomimic": "joints:state",
+        "rlds": "joints:observation/state",
+    }
+    assert main([*words, f"keys=[{pairs[name]}]", f"out={work / 'b'}"]) == 0
+    assert capsys.readouterr().out.count("The limits were inferred: they are 5 % wider") == 1
 
 
 @pytest.mark.parametrize("name", ["zarr", "robomimic", "lerobot"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from robo_rl.core.errors import DataError
 from robo_rl.data.edit.changes import relabel_episodes
 from robo_rl.data.formats.lerobot.reader import import_lerobot
 from robo_rl.data.formats.lerobot.writer import export_lerobot
+from robo_rl.data.formats.registry import load_part
 from robo_rl.data.formats.robomimic import import_robomimic
+from robo_rl.data.formats.rows import EpisodeRows, matching, rows_of
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.validate import validate
 from tests.data.recordings import ENV, STATE_ENV, record
@@ -148,7 +151,12 @@ def robomimic(tmp_path: Path) -> Path:
     return tmp_path / "demo.hdf5"
 
 
-def test_a_foreign_robomimic_file_gets_an_inferred_contract(robomimic: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["demo.hdf5", "demo", "demo.data"])
+def test_a_foreign_robomimic_file_gets_an_inferred_contract(
+    name: str, robomimic: Path, tmp_path: Path
+) -> None:
+    """HDF5 is recognised by its first bytes, whatever the name of the file."""
+    robomimic = robomimic.rename(tmp_path / name)
     assert main(["data", "import", f"source={robomimic}", f"out={tmp_path / 'out'}"]) == 0
     store = EpisodeStore(tmp_path / "out")
     assert store.spec.control_hz == 10.0
@@ -195,7 +203,8 @@ def test_a_done_of_lerobot_may_be_a_time_out(lerobot: Path, tmp_path: Path, trun
     import_lerobot(lerobot, tmp_path / "out", notes=notes)
     ends = [bool(episode.terminated[-1]) for episode in EpisodeStore(tmp_path / "out")]
     assert ends == {None: [True, False, True], False: [True] * 3, True: [False] * 3}[truncated]
-    assert [note[:9] for note in notes] == ([] if truncated is not None else ["1 episode"])
+    expected = ["The limits were inferred"] + ([] if truncated is not None else ["1 episode ended by a fla"])
+    assert [note[:24] for note in notes] == expected
 
 
 def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> None:
@@ -205,6 +214,56 @@ def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> N
     store = EpisodeStore(tmp_path / "out")
     assert (list(store.spec.obs), store.spec.control_hz) == (["state"], 10.0)
     assert store.episode(0).meta.task == "lift"
+
+
+@pytest.mark.parametrize(("name", "guess"), [("observation.stat", "observation.state"), ("zzz", None)])
+def test_a_feature_that_is_missing_is_compared_with_the_others(
+    name: str, guess: str | None, lerobot: Path, tmp_path: Path
+) -> None:
+    """As other unknown names: the nearest first, and no list in the notation of Python."""
+    with pytest.raises(DataError, match=f"has no feature '{name}'") as refused:
+        import_lerobot(lerobot, tmp_path / "out", keys={"state": name})
+    said = str(refused.value)
+    assert (f"Did you mean '{guess}'?" in said) == (guess is not None)
+    assert "It has action, episode_index, " in said
+    assert "[" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [
+        ("lerobot", "state:observation.state"),
+        ("robomimic", "state:state"),
+        ("rlds", "state:observation/state"),
+    ],
+)
+def test_further_observations_are_left_out_by_keys(
+    name: str, pair: str, export: Path, tmp_path: Path
+) -> None:
+    """The message holds the setting that does so, with the names of the source."""
+    source, read = tmp_path / "export.hdf5", load_part(name, "reader")
+    load_part(name, "writer")(export / "set", source)
+    with pytest.raises(
+        DataError, match=r"has the observations image\.front, .*; expected state\."
+    ) as refused:
+        read(source, tmp_path / "out", env=STATE_ENV)
+    assert f"Choose and rename them by keys=[{pair}]; others are then left out." in str(refused.value)
+    assert read(source, tmp_path / "out", env=STATE_ENV, keys=dict([pair.split(":")])) == 3
+    with pytest.raises(DataError, match=r"keys=.joints:<its name in the source>.; others"):
+        matching(replace(STATE_ENV, obs={"joints": ENV.obs["state"]}), _first(export / "set"), "here")
+
+
+def _first(path: Path) -> EpisodeRows:
+    return rows_of(EpisodeStore(path).episode(0))
+
+
+def test_a_limit_of_episodes_does_not_change_an_inferred_contract(robomimic: Path, tmp_path: Path) -> None:
+    """As in the other formats: a trial with the first episodes has the limits and lengths of the import."""
+    with h5py.File(robomimic, "a") as file:
+        file["data/demo_11/actions"][3] = 5.0
+    assert import_robomimic(robomimic, tmp_path / "all") == 2
+    assert import_robomimic(robomimic, tmp_path / "first", limit=1) == 1
+    assert EpisodeStore(tmp_path / "first").spec == EpisodeStore(tmp_path / "all").spec
 
 
 def test_another_rate_than_that_of_the_source_is_refused(

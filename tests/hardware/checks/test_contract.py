@@ -125,10 +125,20 @@ def test_goal_of_another_size_is_refused(chunks: Bundle) -> None:
 
 
 def test_flight_bundle_does_not_fit_an_arm(chunks: Bundle) -> None:
+    """The advice is the robot that it can fly, not another import of its data: it has none."""
     from sim.flight.vec_env import QuadVecEnv
 
-    (sentence,) = mismatches(other(chunks, QuadVecEnv("hover", 1).spec), arm())
+    flight = other(chunks, QuadVecEnv("hover", 1).spec)
+    (sentence,) = mismatches(flight, arm())
     assert "motor command" in sentence
+    with pytest.raises(CheckpointError) as refused:
+        check_contract(flight, arm())
+    said = str(refused.value)
+    assert said.endswith(f"in simulation: robo-rl run bundle={flight.folder} robot=sim_quad")
+    assert "import" not in said
+    race = other(chunks, replace(flight.env, name="quad/race:track=splits"))
+    with pytest.raises(CheckpointError, match=f"in simulation: robo-rl run bundle={race.folder}$"):
+        check_contract(race, arm())
 
 
 def test_unit_is_parsed_into_segments() -> None:

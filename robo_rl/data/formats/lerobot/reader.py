@@ -23,6 +23,7 @@ from robo_rl.data.formats.contract import (
     ForeignSpec,
     extremes,
     inferred,
+    require_names,
     require_obs,
     unknown_ends,
     without_unknown_end,
@@ -94,7 +95,7 @@ def import_lerobot(
         names = dict(keys) if keys else reader.observations()
         require_obs(names, source)
         reader.require(names)
-        meta = DatasetMeta(env or inferred(reader.foreign(names)), image_codec or "raw", stamps=())
+        meta = DatasetMeta(env or inferred(reader.foreign(names), notes), image_codec or "raw", stamps=())
         final = (
             {} if stored is None else known_final(root, stored.env, names, [each.labels for each in known])
         )
@@ -126,7 +127,7 @@ def import_lerobot(
                 rows = _labelled(rows, None if number is None else known[number].labels, task)
                 rows = rows.with_final_obs(final[number]) if number in final else rows
                 rows = ordered(rows, order)
-            write_rows(writer, matching(meta.env, rows, where))
+            write_rows(writer, matching(meta.env, rows, where, names))
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
     if notes is not None:
@@ -173,11 +174,7 @@ class _Reader:
 
     def require(self, names: Mapping[str, str]) -> None:
         """Raise DataError for a feature that the dataset does not have."""
-        if unknown := set(names.values()) - self._info.features.keys():
-            raise DataError(
-                f"{self._root} has no feature {sorted(unknown)}; it has {sorted(self._info.features)}. "
-                "Name one of these in keys=."
-            )
+        require_names(self._root, names.values(), self._info.features, "feature")
 
     def foreign(self, names: Mapping[str, str]) -> ForeignSpec:
         """Shapes, extremes of actions and rate."""

@@ -17,7 +17,14 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
-from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key
+from robo_rl.data.formats.contract import (
+    ForeignSpec,
+    extremes,
+    inferred,
+    require_names,
+    require_obs,
+    safe_key,
+)
 from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.pictures import decode_picture
 from robo_rl.data.formats.rlds.records import Value, decode_example, read_records
@@ -106,7 +113,7 @@ def import_rlds(
         names = {key: _OBS + short_name(meta.env, key) for key in meta.env.obs}
     else:
         names = _names(features, keys, source)
-        meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split)), stamps=())
+        meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split), notes), stamps=())
     info = {**meta.info, "source": Path(source).name}
     count, total, finals = 0, len(known) or len(list(_examples(folder, split))), 0
     labels = ExportedLabels(own[1] if own is not None and split == TRAIN else [], total)
@@ -125,7 +132,7 @@ def import_rlds(
                 entry = None if own is None or number is None else own[1][number].labels
                 rows = labelled(rows, entry, task)
                 finals += rows.has_final_obs and _OWN_ENDS not in example
-            write_rows(writer, matching(meta.env, rows, where))
+            write_rows(writer, matching(meta.env, rows, where, names))
             if progress is not None:
                 progress(count, min(total, limit or total))
             if count == limit:
@@ -155,7 +162,7 @@ def _open(source: str | Path) -> tuple[Path, dict[str, RldsFeature]]:
         )
     features = load_features(folder)
     if "action" not in features or features["action"].kind != "tensor":
-        raise DataError(f"{source} has no steps/action of numbers; it has {sorted(features)}.")
+        raise DataError(f"{source} has no steps/action of numbers; it has {', '.join(sorted(features))}.")
     return folder, features
 
 
@@ -184,8 +191,7 @@ def _names(
 ) -> dict[str, str]:
     """Observation -> column."""
     if keys:
-        if unknown := set(keys.values()) - features.keys():
-            raise DataError(f"{source} has no {sorted(unknown)}; it has {sorted(features)}. Correct keys=.")
+        require_names(source, keys.values(), features, "array")
         return dict(keys)
     found = {}
     for name, feature in features.items():
