@@ -162,7 +162,7 @@ class VelocityPolicyNode:
             return
         self._waits_for = self._told.waits_for
         if self._waits_for:
-            return
+            return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
             seen = self._observer.build(message, self._pictures.fresh(), self._told.followed())
         except DataError as error:

@@ -143,8 +143,12 @@ def test_an_instruction_without_a_known_word_begins_no_flight(bundle: Bundle, tm
     flight.until(1.0)
     assert not flight.inference.decisions
     assert "The policy knows no word of the instruction 'wave hello'" in flight.sentence
-    TASK.publisher(flight.bus["task"])(Text("to a ball"))
-    flight.until(2.5)
+    tell = TASK.publisher(flight.bus["task"])
+    tell(Text(""))
+    flight.until(1.6)
+    assert "no instruction has been published" in flight.sentence
+    tell(Text("to a ball"))
+    flight.until(3.1)
     assert flight.inference.decisions
     assert flight.sentence.endswith("reads them all alike: a")
 
