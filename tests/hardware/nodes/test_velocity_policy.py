@@ -321,6 +321,14 @@ def test_a_chunk_is_flown_to_its_end_at_every_rate_of_states(bundle: Bundle, odo
     assert flight.filter.filter.counts[Reason.LATE_COMMAND] == 0
 
 
+def test_states_slower_than_the_bundle_are_reported(bundle: Bundle) -> None:
+    """Chunks last too short then, as each is followed for a number of decisions."""
+    flight = Flight(bundle, odom_hz=15.0)
+    flight.until(3.0)
+    assert flight.sentence == "odom comes at less than the 20 Hz of the bundle"
+    assert float(flight.status[-1].status[0].values["decision_hz"]) == pytest.approx(15.0, rel=0.05)
+
+
 def test_an_inference_slower_than_its_chunk_is_no_flight(bundle: Bundle) -> None:
     """Its actions would all be over, and the craft would hover for ever."""
     flight = Flight(bundle)
