@@ -8,7 +8,15 @@ from typing import Any
 import torch
 
 from robo_rl.apps.tuning.auto.verb import environments, finetune_auto
-from robo_rl.apps.tuning.check import check_config, check_pictures_fit, other_task, too_often, unread_by_base
+from robo_rl.apps.tuning.check import (
+    check_config,
+    check_pictures_fit,
+    check_progress_fits,
+    check_steps,
+    other_task,
+    too_often,
+    unread_by_base,
+)
 from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
@@ -40,8 +48,10 @@ def main(config: FinetuneVerb) -> int:
 
 def _finetune(config: FinetuneVerb) -> int:
     base = load_base(config)
+    check_steps(config)
     check_together(config.method, build_map(config.method.map, base), base)
     check_replayed(config.method, base, config)
+    check_progress_fits(config, base)
     check_pictures_fit(config, base)
     free = free_keys("finetune")
     again: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite}

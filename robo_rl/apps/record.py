@@ -22,7 +22,7 @@ from robo_rl.apps.nodes import preflight
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
-from robo_rl.apps.recording.dataset import SIMULATED, check_fits, spec_of
+from robo_rl.apps.recording.dataset import SIMULATED, check_takes, spec_of
 from robo_rl.apps.recording.episodes import tally_of
 from robo_rl.apps.recording.learning.training import LEAST_EPISODES, rule_of
 from robo_rl.apps.recording.web.access import open_without_token
@@ -31,7 +31,6 @@ from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
-from robo_rl.data.episodes.dataset_writer import refuse_taken
 from robo_rl.data.episodes.recover import staging_sentence
 from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.runs.outputs import free_path
@@ -123,10 +122,7 @@ def check(config: RecordConfig) -> dict[str, list[str]]:
     if config.policy:
         check_contract(load_bundle(Path(config.policy)), robot)
     spec = spec_of(config, robot, simulated=simulated(config))
-    if (Path(config.out) / DATASET_JSON).exists():
-        check_fits(Path(config.out), spec)
-    else:
-        refuse_taken(Path(config.out))
+    check_takes(Path(config.out), spec)
     if config.token is not None and not Path(config.token).exists():
         check_token_folder(config.token)
     if config.train != RecordConfig().train:

@@ -21,12 +21,13 @@ def advice(
     *,
     env_steps: int,
     demos: bool,
+    replays: bool = True,
 ) -> str:
     """One sentence on how to raise the success; empty if the policy may succeed almost always, or nothing is
     known.
 
     before, after: success of the base and of the result in the final report. demos: whether there were
-    demonstrations.
+    demonstrations. replays: whether critics can learn from some, which those of a base with a memory cannot.
     """
     seen = history.all
     if ends_at_once(seen):
@@ -55,7 +56,7 @@ def advice(
             f"Longer episodes: {seen.late} of {seen.successes} successes came in the last tenth of "
             f"{history.limit_steps} steps; give max_episode_steps={2 * history.limit_steps}."
         )
-    if not demos:
+    if replays and not demos:
         return f"Demonstrations: {NO_RISE}; give demos=<dataset>, from which critics learn too."
     return (
         f"More demonstrations: {NO_RISE}; record some from the states in which the policy fails, and train "

@@ -66,21 +66,28 @@ def open_logger(
     """Logger of the run in `folder`.
 
     settings: of the run, shown with its curves. kept: lines of metrics.jsonl that a resumed run continues.
-    sent: lines logged before; those after `kept` are logged again and are not sent twice.
+    sent: lines logged before; those after `kept` are logged again and are not sent twice. A copy of a run's
+    folder begins a run of its own, with all lines.
     """
     check_logger(name)
     if name == "tensorboard":
         return _TensorBoard(folder / "tb", kept)
+    if copied := _is_copy(folder):
+        (folder / LOGGER_FILE).unlink()
+    here = {"folder": str(folder.resolve())}  # a moved run is known by its new place from now on
     if name == "wandb" and _offline():
         with _explained(name):
             _remove_offline(folder)
             logger: ScalarLogger = _Wandb(folder, settings)
             _log_all(logger, kept)
+        write_json(folder / LOGGER_FILE, _noted(folder, name) | here)
         return _Guarded(name, logger, 0)
-    sent = max(sent, _noted(folder, name).get("lines", 0))
+    sent = len(kept) if copied else max(sent, _noted(folder, name).get("lines", 0))
     with _explained(name):
         logger = (_Wandb if name == "wandb" else _Mlflow)(folder, settings)
-    write_json(folder / LOGGER_FILE, _noted(folder, name) | {"lines": sent})
+        if copied:
+            _log_all(logger, kept)
+    write_json(folder / LOGGER_FILE, _noted(folder, name) | here | {"lines": sent})
     return _Guarded(name, logger, max(0, sent - len(kept)))
 
 
@@ -233,11 +240,23 @@ def _remove_offline(folder: Path) -> None:
 
 
 def _noted(folder: Path, name: str) -> dict[str, Any]:
-    """Content of logger.json: "id" of the run in the logger, and "lines" sent to it; empty for a new run."""
+    """Content of logger.json: "id" of the run in the logger, "lines" sent to it, and the "folder" of the run;
+    empty for a new run.
+    """
     if not (folder / LOGGER_FILE).exists():
         return {}
     noted = dict(read_json(folder / LOGGER_FILE))
     return noted if noted.get("logger") == name else {}
+
+
+def _is_copy(folder: Path) -> bool:
+    """True if logger.json came with a copy of a run's folder: the run of its id is still in the other one."""
+    file = folder / LOGGER_FILE
+    noted = dict(read_json(file)) if file.exists() else {}
+    other = Path(noted.get("folder", folder)) / LOGGER_FILE
+    if other.resolve() == file.resolve() or not other.exists():
+        return False
+    return bool(read_json(other).get("id") == noted["id"])
 
 
 def _keep_id(folder: Path, name: str, run_id: str) -> str:

@@ -6,12 +6,15 @@ They can be pasted as they are: paths are quoted, and `out=` is a folder that do
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
+from policies.vla.config import VlaConfig
 from robo_rl.conf.distill import DistillVerb
+from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.text.commands import command
@@ -71,13 +74,52 @@ def _kind_for(data: str | None, base: Mapping[str, Any] | None = None) -> str | 
     return "vla" if there and suits_vla(DatasetMeta.load(Path(str(data))).env) else None
 
 
-def _better_base(kind: str | None) -> str:
-    """Another training of a base that never succeeds: it shows no reward to reinforcement learning.
-
-    kind: `policy=`, None for the default.
-    """
+def _better_base(base: str | Path | None, demos: str | None) -> str:
+    """Another training of a base that never succeeds: it shows no reward to reinforcement learning."""
     words = {"data": "<more demonstrations>", "steps": "<more>", "out": "<new run>"}
-    return f"{command('train', policy=kind, **words)}   (a base that succeeds at times)"
+    return f"{_train_like(base, demos, **words)}   (a base that succeeds at times)"
+
+
+def _train_like(
+    base: str | Path | None, demos: str | None, data: str | list[str | Path], **more: object
+) -> str:
+    """Training of a policy like `base` on `data`: with the settings of its run, or where that is gone, with
+    those that its policy.json holds. Instructions in `demos` ask for another kind than one that reads none.
+    """
+    known = _described(base)
+    kind, bottom = _kind_for(demos, known), {"kind": None} if known is None else _bottom(known)
+    if bottom["kind"] != (kind or "generative"):
+        return command("train", policy=kind, data=data, **more)
+    if (run := _trained_in(base)) is not None:
+        return command("train", config=run / RUN_SETTINGS, data=data, **more)
+    return command("train", policy=kind, data=data, **(_shape_of(bottom) if kind else {}), **more)
+
+
+def _trained_in(policy: str | Path | None) -> Path | None:
+    """Run of `train` that made a policy, or the base below it; None for one that is gone."""
+    try:
+        folder = find_policy(str(policy))
+        of = checkpoint_of(folder)
+        run = holder_of(folder) if of is None else of[0]
+        settings = RunDir(run).config() if (run / RUN_SETTINGS).is_file() else {}
+    except RoboRLError:
+        return None
+    if "data" in settings:
+        return run
+    return None if settings.get("base") is None else _trained_in(settings["base"])
+
+
+def _shape_of(vla: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of `train` that give a vision-language-action policy its shape, without the usual ones.
+
+    vla: kind and configuration of the policy.
+    """
+    from robo_rl.conf.train import TrainConfig
+
+    saved, usual = vla["config"], asdict(TrainConfig(policy=VlaConfig()))
+    given = {"chunk": saved["chunk"], "execute": saved["execute"], "policy": saved["vla"]}
+    before = dict(flat({key: usual[key] for key in given}))
+    return {key: value for key, value in flat(given) if before.get(key, value) != value}
 
 
 def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
@@ -93,7 +135,7 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind in FLIGHTS:
         return command("transfer", run=policy)
     if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS):
-        return _better_base(_kind_for(_demos_of(folder), data)) if kind in BASES else NEVER
+        return _better_base(folder, _demos_of(folder)) if kind in BASES else NEVER
     if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
@@ -220,8 +262,7 @@ def after_tuning(
     if (settings := _other_method(config)) is not None:
         tried = command("finetune", base=config.base, env=env, **settings, out=other)
         ways.append(f"{tried}   (docs/methods.md)")
-    better = _better_base(_kind_for(config.demos, _described(config.base)))
-    ways.append(keep if by_return or before.k else better)
+    ways.append(keep if by_return or before.k else _better_base(config.base, config.demos))
     return INDENT.join(ways)
 
 
@@ -242,7 +283,7 @@ def _other_method(config: FinetuneVerb) -> dict[str, Any] | None:
     base = _described(config.base)
     remembers = base is not None and _has_memory(base)
     demos = {"demos": config.demos or "<dataset>"}
-    if config.method.name == "auto" and config.demos is None:
+    if config.method.name == "auto" and config.demos is None and not remembers:
         return demos
     if config.method.name in ("auto", "residual"):
         if base is not None and base["kind"] not in STEERABLE:  # fine-tuned itself, or without noise
@@ -261,11 +302,10 @@ def _teaching(config: FinetuneVerb, run: Path) -> str:
     """Commands that let a policy learn from one that sees the true state."""
     env = config.env or trained_env_spec(find_policy(str(config.base))).name
     data, pupil = free_path(run.parent / "taught"), free_path(run.parent / "pupil")
-    kind = _kind_for(config.demos, _described(config.base))
     ways = (
         "this policy runs in simulation only; one that sees what the robot measures learns from it:",
         command("collect", policy=run, env=env, takeover=0.5, episodes=300, out=data),
-        f"{command('train', policy=kind, data=[config.demos, data], out=pupil)}  (the base's settings)",
+        _train_like(config.base, config.demos, [config.demos or "<its demonstrations>", data], out=pupil),
     )
     return INDENT.join(ways)
 

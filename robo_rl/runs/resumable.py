@@ -20,6 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from torch import Tensor
+
+from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.runs.estimate import TimeEstimate
 from robo_rl.runs.metrics import Metrics
@@ -147,6 +150,20 @@ class RunSession:
             raise KeyboardInterrupt(how_to_continue(self.run_dir, self._unit))
 
 
+def check_weights(weights: Mapping[str, Any], remedy: str) -> None:
+    """Raise RoboRLError for NaN in nested dicts of tensors. To be called while a checkpoint is written, which
+    then does not replace the one before it. remedy: end of the message.
+    """
+    for name, value in weights.items():
+        if isinstance(value, Mapping):
+            check_weights(value, remedy)
+        elif isinstance(value, Tensor) and value.is_floating_point() and bool(value.isnan().any()):
+            raise RoboRLError(
+                f"The training has diverged: its weights ({name}) are NaN. They were not saved; a checkpoint "
+                f"from before is kept. {remedy}"
+            )
+
+
 def how_to_continue(run: RunDir, unit: str = "update") -> str:
     """Sentence on what an interrupted run has saved and how to continue it."""
     if (at := run.latest()) is None:
@@ -177,7 +194,7 @@ def resumable(
     with (
         progress(total, label, unit, initial=step) as bar,
         run.metrics(None if at is None else step, resume_lines=lines, bar=bar) as metrics,
-        stop_between_steps() as stop,
+        stop_between_steps(left=lambda: how_to_continue(run, unit)) as stop,
     ):
         metrics.shown = shown
         yield RunSession(run, bar, metrics, stop, state, unit=unit, keep=keep)

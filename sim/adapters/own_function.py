@@ -51,14 +51,21 @@ def find_function(path: str) -> Function:
 def _acts(value: Any, module: str) -> bool:
     """True for a function, and for a class of this module whose objects can be called."""
     if inspect.isclass(value):
-        return value.__module__ == module and any("__call__" in vars(each) for each in value.__mro__)
+        return value.__module__ == module and _makes_functions(value)
     return inspect.isfunction(value)
 
 
+def _makes_functions(made: type) -> bool:
+    """True for a class whose objects can be called."""
+    return any("__call__" in vars(each) for each in made.__mro__)
+
+
 def checked(function: Any, what: str) -> Function:
-    """The function. Raises ConfigError for an object that cannot be called."""
+    """The function. Raises ConfigError for an object that cannot be called, and a class of such objects."""
     if not callable(function):
         raise ConfigError(f"{what} is of the type {type(function).__name__}, {_FORM} ({PAGE}).")
+    if inspect.isclass(function) and not _makes_functions(function):
+        raise ConfigError(f"{what} is a class without __call__, {_FORM} ({PAGE}).")
     return function  # type: ignore[no-any-return]  # callable
 
 
@@ -78,7 +85,8 @@ class OwnFunction:
     """
 
     def __init__(self, function: Function, spec: EnvSpec) -> None:
-        self._function, self._spec, self._name = function, spec, name_of(function)
+        self._name = name_of(function)
+        self._function, self._spec = checked(function, self._name), spec
         self._dim = spec.action.dim
         self._read, shape = _own_form(spec)
         self._shapes = {(self._dim,), shape, *([()] if self._dim == 1 else [])}
@@ -87,8 +95,9 @@ class OwnFunction:
     def begin(self, lanes: Iterable[int]) -> None:
         """Begin episodes in these lanes."""
         for lane in lanes:
-            made = _called(self._function) if inspect.isclass(self._function) else self._function
-            self._acting[lane] = checked(made, f"An object of {self._name}")
+            self._acting[lane] = (
+                _called(self._function) if inspect.isclass(self._function) else self._function
+            )
 
     @torch.no_grad()
     def act(self, obs: Obs) -> Float[Tensor, "n a"]:

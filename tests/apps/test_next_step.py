@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -27,6 +28,7 @@ from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
+from robo_rl.conf.train import TrainConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
@@ -147,7 +149,8 @@ def test_another_method_fits_a_base_with_a_memory(tmp_path: Path) -> None:
     base = small_vla(memory=2)
     save_policy(tmp_path / "base", base)
     for tried, method in (("residual", "steering"), ("idql", "residual"), ("auto", "steering")):
-        config = replace(CONFIG, base="base", method=MethodConfig(name=tried), demos="data/buttons")
+        given_demos = None if tried == "auto" else "data/buttons"
+        config = replace(CONFIG, base="base", method=MethodConfig(name=tried), demos=given_demos)
         [said] = [line for line in tuned(50, 40, 0.1, config).splitlines() if f"method={method}" in line]
         words = said.partition("   (")[0].split()[2:]
         given = load_config("finetune", expand(words, "finetune")[0], FinetuneVerb)
@@ -177,7 +180,7 @@ def test_data_with_instructions_train_a_policy_that_reads_them(tmp_path: Path) -
     save_policy(tmp_path / "vla", small_vla())
     save_policy(tmp_path / "tuned", ResidualPolicy(small_vla(), actor, ResidualMap(1, 0.3)))
     save_policy(tmp_path / "flow", flow_policy(SPEC))
-    better = "robo-rl train policy=vla data=<more demonstrations> steps=<more> out=<new run>"
+    better = "robo-rl train policy=vla data=<more demonstrations>"
     assert after_evaluation(tmp_path / "vla", SuccessRate(0, 10)).startswith(better)
     privileged = MethodConfig(name="residual_lanes", privileged=True)
     for base, demos, told in (
@@ -227,10 +230,40 @@ def test_a_base_that_never_succeeds_is_neither_kept_nor_fine_tuned(run: Path) ->
     """Reinforcement learning on success needs some: more demonstrations or steps come first."""
     assert "teacher=" not in tuned(0, 0, 1.0)
     assert "robo-rl train data=<more demonstrations>" in tuned(0, 0, 1.0)
-    assert after_evaluation(run / "policy", SuccessRate(0, 10)).startswith("robo-rl train data=<more")
+    assert after_evaluation(run / "policy", SuccessRate(0, 10)).startswith(
+        f"robo-rl train config={run}/config.yaml data=<more"
+    )
     data = RunDir(run).config()["data"]
     command = f"robo-rl finetune base={run} demos={data} out={run.parent / 'tuned'}"
     assert after_evaluation(run / "policy", SuccessRate(3, 10)) == command
+
+
+def made_again(said: str) -> TrainConfig:
+    """Settings of the printed training, with values in the place of its blanks."""
+    [line] = [line for line in said.splitlines() if "robo-rl train" in line]
+    words = shlex.split(re.sub("<[^>]*>", "7", line.partition("   (")[0]))
+    return load_config("train", expand(words[words.index("train") + 1 :], "train")[0], TrainConfig)
+
+
+def test_a_better_base_is_of_the_same_kind(tmp_path: Path) -> None:
+    """By the settings of the base's run, also below a fine-tuned policy; without the run, by its shape."""
+    vla = small_vla(memory=2, spatial=0.5)
+    shape = {"vla": vla.shape, "chunk": vla.chunk, "execute": vla.execute}
+    actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
+    tuned_vla = ResidualPolicy(vla, actor, ResidualMap(1, 0.3))
+    save_policy(tmp_path / "pulled", vla)
+    save_policy(tmp_path / "again", tuned_vla)
+    config = TrainConfig(data="data", out="base", policy=vla.shape, chunk=vla.chunk, execute=vla.execute)
+    config = replace(config, lr=0.5)
+    with RunDir.create("base", config) as run:
+        save_policy(run.policy, vla)
+    with RunDir.create("ft", replace(CONFIG, base="base", out="ft")) as run:
+        save_policy(run.policy, tuned_vla)
+    for base, rate in (("pulled", None), ("again", None), ("base", 0.5), ("ft", 0.5)):
+        again = made_again(tuned(0, 0, 1.0, replace(CONFIG, base=base)))
+        assert {"vla": again.policy, "chunk": again.chunk, "execute": again.execute} == shape
+        assert again.lr == (rate or TrainConfig().lr)
+        assert (again.data, again.steps, again.out) == ("7", 7, "7")
 
 
 def test_a_base_without_room_for_a_gain_is_kept() -> None:

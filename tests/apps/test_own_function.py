@@ -190,6 +190,7 @@ def test_the_command_line_names_the_function(tmp_path: Path, capsys: pytest.Capt
         ("no_module:to_zero", "names the module 'no_module', which is neither installed"),
         ("to_zero", "expected: <module>:<name> of a function or class"),
         ("my_scripts:five", "expert=my_scripts:five is of the type int"),
+        ("my_scripts:Notes", "expert=my_scripts:Notes is a class without __call__"),
     ],
 )
 def test_a_name_without_a_function_is_one_sentence(

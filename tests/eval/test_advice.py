@@ -46,6 +46,13 @@ def test_each_figure_has_its_advice(
     assert bool(said) is bool(begins)
 
 
+def test_demonstrations_that_critics_cannot_replay_are_not_advised() -> None:
+    """Those of a base with a memory; more of them make a better base."""
+    rate = SuccessRate(40, 100)
+    said = advice(rate, rate, history(FLAT), env_steps=1000, demos=False, replays=False)
+    assert said.startswith("More demonstrations: success")
+
+
 def test_a_rise_within_noise_is_none() -> None:
     """From 40 to 44 successes in 80 episodes may be chance (p = 0.32), to 60 hardly (p = 0.0009)."""
     assert history([0.5] * 8 + [0.55] * 4).rising() is None

@@ -4,6 +4,7 @@ default.
 
 from __future__ import annotations
 
+import shutil
 import socket
 import time
 from dataclasses import dataclass, field
@@ -126,6 +127,34 @@ def test_a_run_that_was_killed_twice_reaches_wandb_once(
         assert wandb.sent[-1] == list(range(120))
         (only,) = (tmp_path / "wandb").iterdir()
         assert only.name.startswith("offline-run-2026_3-")
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_a_copied_run_has_a_run_of_its_own(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all lines; a moved run goes on. Both continue from the checkpoint at 3 lines of 5."""
+    monkeypatch.setenv("WANDB_MODE", mode)
+    wandb = FakeWandb(tmp_path)
+    monkeypatch.setattr(loggers, "import_module", lambda _: wandb)
+
+    def log(folder: Path, first: int, last: int) -> Any:
+        resumed = {"resume_step": 2, "resume_lines": 3} if first else {}
+        with Metrics(folder, **resumed, logger="wandb") as metrics:
+            for step in range(first, last):
+                metrics.log(step, {"loss": 1.0})
+        return read_json(folder / "logger.json")["id"]
+
+    (tmp_path / "begun").mkdir()
+    first = log(tmp_path / "begun", 0, 5)
+    (tmp_path / "begun").rename(tmp_path / "moved")
+    assert log(tmp_path / "moved", 3, 6) == first
+    shutil.copytree(tmp_path / "moved", tmp_path / "copied")
+    copied = log(tmp_path / "copied", 3, 7)
+    assert wandb.sent[-1] == list(range(7))
+    assert copied != first
+    assert log(tmp_path / "moved", 3, 7) == first
+    assert log(tmp_path / "copied", 3, 8) == copied
 
 
 def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

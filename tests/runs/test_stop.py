@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from hardware.bus.shield import shielded
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.files.state_io import save_state
+from robo_rl.runs.resumable import resumable
+from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.signals import SAME_S, stop_between_steps
 
 
@@ -27,9 +31,28 @@ def test_first_signal_requests_and_second_interrupts(
         assert "once more stops at once" in capfd.readouterr().err
         signal.raise_signal(signal.SIGTERM)  # the same request, told twice
         time.sleep(SAME_S + 0.1)
-        with pytest.raises(KeyboardInterrupt, match="the last checkpoint is kept"):
+        with pytest.raises(KeyboardInterrupt) as caught:
             signal.raise_signal(signal.SIGINT)
+        assert caught.value.args == ()  # the verb tells what it has left
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_signal_names_the_checkpoint_that_is_kept(tmp_path: Path) -> None:
+    """Before the first checkpoint there is none."""
+    with RunDir.create(tmp_path / "run", TrainConfig(data="data", out="run")) as run:
+        for words in ("nothing was saved yet in", "saved step 40 in"):
+            with pytest.raises(KeyboardInterrupt, match=words):
+                stopped_twice(run)
+            with run.new_checkpoint(40) as folder:
+                save_state(folder, {})
+
+
+def stopped_twice(run: RunDir) -> None:
+    """A training that is stopped at once."""
+    with resumable(run, total=50, label="train", unit="step"):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(SAME_S + 0.1)
+        signal.raise_signal(signal.SIGINT)
 
 
 TRAINING = """

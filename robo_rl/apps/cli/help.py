@@ -76,21 +76,26 @@ def load_schema(verb: Verb) -> type:
     return schema
 
 
-def verb_help(name: str, overrides: Sequence[str] = (), everything: bool = False) -> str:
+def verb_help(
+    name: str, overrides: Sequence[str] = (), everything: bool = False, typed: str | None = None
+) -> str:
     """Help for one verb, generated from its schema; with overrides, with the resulting values.
 
-    everything: all settings, also of a verb whose most used ones are listed alone otherwise.
+    everything: all settings, also of a verb whose most used ones are listed alone otherwise. typed: the verb
+    as it was typed, see `typed_verb`; None: `name`.
     """
-    verb = VERBS[name]
+    verb, typed = VERBS[name], typed or name
     rows = setting_rows(name, load_schema(verb), overrides)
     title = "Value" if overrides else "Default"
-    lines = [f"robo-rl {name}: {verb.summary}", "", f"Usage:   robo-rl {name} key=value ...", ""]
+    lines = [f"robo-rl {typed}: {verb.summary}", "", f"Usage:   robo-rl {typed} key=value ...", ""]
     first, rest = most_used(name, rows)
     lines += _columns([("Setting", "Type", title, "Meaning"), *first])
     if rest and everything:
         lines += ["", "Other settings:", "", *_columns([("Setting", "Type", title, "Meaning"), *rest])]
     elif rest:
-        words = shlex.join(("robo-rl", *name.split(), *overrides))
+        said = {word.partition("=")[0] for word in typed.split() if "=" in word}
+        more = [word for word in overrides if word.partition("=")[0] not in said]
+        words = shlex.join(("robo-rl", *typed.split(), *more))
         lines += ["", f"{len(rest)} more settings: {words} --help all"]
     if flights := _flight_rows(name):
         lines += ["", "A flight is trained from scratch, without data=, by the settings of its own verb:", ""]

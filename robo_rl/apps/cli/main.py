@@ -105,7 +105,8 @@ def _dispatch(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help
 
-        print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
+        settings, shown = [word for word in rest if "=" in word], typed_verb(typed, given, name)
+        print(verb_help(name, settings, everything="all" in rest, typed=shown))
         return 0
     words = ["json=true" if argument == "--json" else argument for argument in rest]
     return _call(name, words, origin, typed_verb(typed, given, name))

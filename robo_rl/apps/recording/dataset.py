@@ -12,7 +12,12 @@ from robo_rl.apps.recording.episodes import Tally, tally_of
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ROBOT_SUITE, EnvSpec
-from robo_rl.data.episodes.dataset_writer import DatasetWriter, check_contract_of
+from robo_rl.data.episodes.dataset_writer import (
+    DatasetWriter,
+    check_contract_of,
+    never_filled,
+    refuse_taken,
+)
 from robo_rl.data.episodes.recover import recover
 from robo_rl.data.episodes.schema import DATASET_JSON, STAMP_COLUMNS, Codec, DatasetMeta
 
@@ -97,6 +102,22 @@ def longest_frames(config: RecordingSettings, spec: EnvSpec) -> tuple[int, str]:
     )
 
 
+def opens(path: Path) -> bool:
+    """True for a dataset to add episodes to; False if one is created there, which replaces one without any
+    episode. Raises DataError if neither is possible.
+    """
+    if (path / DATASET_JSON).exists() and not never_filled(path):
+        return True
+    refuse_taken(path, renew=True)
+    return False
+
+
+def check_takes(path: Path, spec: EnvSpec) -> None:
+    """Raise DataError if episodes of `spec` cannot be recorded into the folder `path`."""
+    if opens(path):
+        check_fits(path, spec)
+
+
 def check_fits(path: Path, spec: EnvSpec) -> EnvSpec:
     """Contract of the dataset in `path`, which has its own longest episode. Raises DataError where its
     episodes have another contract than `spec`.
@@ -109,16 +130,18 @@ def check_fits(path: Path, spec: EnvSpec) -> EnvSpec:
 
 
 def open_dataset(config: RecordingSettings, spec: EnvSpec) -> OpenDataset:
-    """Create the dataset, or open it and salvage what a killed app left.
+    """Create the dataset, or open it and salvage what a killed app left. One without any episode is created
+    again: an earlier app may have had other settings.
 
     Raises DataError if it holds episodes of another contract, LockedError while another process writes it,
     and DiskFullError below the floor.
     """
     path, floor = Path(config.out), round(config.min_free_gb * 1e9)
-    if not (path / DATASET_JSON).exists():
+    if not opens(path):
         codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
+        stamps = stamp_columns(spec)
         writer = DatasetWriter.create(
-            path, spec, image_codec=codec, stamps=stamp_columns(spec), min_free_bytes=floor
+            path, spec, image_codec=codec, stamps=stamps, min_free_bytes=floor, renew=True
         )
         return OpenDataset(writer, Tally(), ())
     writer = DatasetWriter.open(path, check_fits(path, spec), min_free_bytes=floor)

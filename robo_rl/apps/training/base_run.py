@@ -50,7 +50,7 @@ from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, 
 from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_in_tf32
 from robo_rl.runs.loaded_policy import newest_policy
 from robo_rl.runs.outputs import free_path
-from robo_rl.runs.resumable import resumable
+from robo_rl.runs.resumable import check_weights, resumable
 from robo_rl.runs.run_dir import RunDir
 
 DATA_FILE = "data.json"  # in the run folder: the episodes of its training
@@ -174,6 +174,10 @@ def _lead(
         vote = StopVote(ranks)
 
         def save_average(folder: Path) -> None:
+            check_weights(
+                trainer.average.state_dict(),
+                f"Lower lr={config.lr:g}, or look for NaN in the data (robo-rl data validate).",
+            )
             save_policies(folder, trainer.average, data, note | {"steps": trainer.step})
 
         try:

@@ -42,12 +42,12 @@ def fresh_joint(config: TrainConfig, shape: VlaConfig, data: TrainData) -> Joint
 
 
 def folder_names(data: TrainData) -> list[str]:
-    """Name of each embodiment: that of the folder of its first dataset, with a number if it is not the only
-    one of that name.
+    """Name of each embodiment: that of the folder of its first dataset, without dots before it, which would
+    hide it, and with a number if it is not the only one of that name.
     """
     names: list[str] = []
     for part in data.embodiments:
-        name = part.selections[0].store.path.resolve().name
+        name = part.selections[0].store.path.resolve().name.lstrip(".") or "data"
         number = 2
         while (unique := name if name not in names else f"{name}-{number}") in names:
             number += 1

@@ -13,6 +13,7 @@ from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.train_data import TrainData, check_targets, unlabelled_sentence
 from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.spec import target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.core.text.setting_changes import change_words, setting_changes
@@ -105,9 +106,10 @@ def misfits(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> list[str]:
             "trained with, and are learned as its border. To learn them as they are, train a new policy on "
             "all of the data, without init=."
         )
-    if unread := sorted(data.spec.obs.keys() - policy.obs_spec.keys() - {INSTRUCTION}):
-        found.append(f"The policy does not read {', '.join(unread)} of the data.")
     learns_points = isinstance(policy, VlaPolicy) and policy.shape.spatial > 0.0
+    targets = {target_of(key) for key in policy.obs_spec} if learns_points else set()  # read in training
+    if unread := sorted(data.spec.obs.keys() - policy.obs_spec.keys() - targets - {INSTRUCTION}):
+        found.append(f"The policy does not read {', '.join(unread)} of the data.")
     if learns_points and (unlabelled := unlabelled_sentence(data)):
         found.append(unlabelled)
     if unknown := unknown_words(policy, data):

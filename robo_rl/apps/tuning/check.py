@@ -21,14 +21,15 @@ from robo_rl.apps.tuning.encoders.pictures import (
 from robo_rl.apps.tuning.encoders.true_state import check_privileged
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.remote import check_launcher
-from robo_rl.apps.tuning.rewards.progress import check_progress
+from robo_rl.apps.tuning.rewards.progress import check_progress, check_taught
 from robo_rl.apps.tuning.start import env_name, in_training, with_planning_interval
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.training_lanes import check_curriculum
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
-from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demos import chosen_episodes
@@ -71,7 +72,7 @@ def check_config(config: FinetuneVerb) -> None:
     if method.name == "auto":  # its stages leave out what they have no data for
         check_auto(config)
         return
-    check_interventions(method)
+    check_interventions(method, env_name(config))
     if config.base is None and (method.compare_share > 0.0 or method.base_is_enough):
         raise ConfigError(
             "Without base= there is no base to compare with: set method.compare_share=0 and "
@@ -84,14 +85,16 @@ def check_config(config: FinetuneVerb) -> None:
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))
-    check_steps_left(in_training(config, method), _first_steps(method))
 
 
-def _first_steps(method: MethodConfig) -> str:
-    """What happens in base_steps, as the beginning of "... the first 100"."""
-    if method.map.kind != "direct":
-        return "the base alone executes"
-    return "random actions fill" if method.warmup == "base" else "the policy of init= executes"
+def check_steps(config: FinetuneVerb) -> None:
+    """Raise ConfigError if no environment steps are left for learning. After `load_base`: the steps of a
+    wrong base or environment are not what is wrong.
+    """
+    method, first = config.method, "the base alone executes"
+    if method.map.kind == "direct":
+        first = "random actions fill" if method.warmup == "base" else "the policy of init= executes"
+    check_steps_left(in_training(config, method), first)
 
 
 def other_task(config: FinetuneVerb) -> str:
@@ -147,6 +150,16 @@ def too_often(config: FinetuneVerb) -> str:
         f"{each} are fewer environment steps than {OFTEN} steps of {lanes} environments: most of the time "
         f"will be spent on that. Better: {advice}"
     )
+
+
+def check_progress_fits(config: FinetuneVerb, base: SavedPolicy) -> None:
+    """Raise ConfigError or CheckpointError if the run learns progress and its demonstrations teach none:
+    before anything is created.
+    """
+    if config.method.progress_weight == 0.0:
+        return
+    told = INSTRUCTION in base.obs_spec
+    check_taught(config.method, base, EpisodeStore(str(config.demos), complete_only=True, tell_task=told))
 
 
 def check_pictures_fit(config: FinetuneVerb, base: SavedPolicy) -> None:

@@ -65,10 +65,11 @@ from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
 from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.takeover import Takeover
-from sim.registry import make_expert
+from sim.registry import has_expert, make_expert, skilled
 from sim.vec.intervention import Intervened, by_distance
 
 Tuner = FineTuner | PpoTuner
+RECORDED = "method=calql_offline method.reward_source=interventions demos=<dataset>"
 FURTHER_DRAWS = 1_000  # stream of their noise, apart from the base's own
 
 
@@ -305,7 +306,7 @@ FAMILIES: dict[str, Callable[[Parts], tuple[Tuner, SavedPolicy]]] = {  # method.
 
 def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
     """The training environment, with the expert of `method.intervene` as a human who can take over."""
-    check_interventions(method)
+    check_interventions(method, name)
     if method.intervene == "none":
         return env
     config = method.intervention
@@ -315,9 +316,9 @@ def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) 
     )
 
 
-def check_interventions(method: MethodConfig) -> None:
-    """Raise ConfigError for a method that learns from interventions if nobody intervenes, and for one that
-    would credit what a human does to its own choice.
+def check_interventions(method: MethodConfig, name: str) -> None:
+    """Raise ConfigError for a method that learns from interventions if nobody intervenes in the environment
+    `name`, and for one that would credit what a human does to its own choice.
 
     A method that learns from a dataset alone takes the interventions that were recorded in it.
     """
@@ -326,14 +327,19 @@ def check_interventions(method: MethodConfig) -> None:
     if learns and not recorded and method.intervene == "none":
         raise ConfigError(
             f"method={method.name} learns from interventions: set method.intervene=expert, or learn "
-            "from recorded ones alone: method=calql_offline method.reward_source=interventions "
-            "demos=<dataset>."
+            f"from recorded ones alone: {RECORDED}."
         )
     noise = method.map.kind == "steering" and method.algorithm == "off_policy"
     if method.intervene != "none" and (noise or method.algorithm in ON_POLICY):
         raise ConfigError(
             f"method={method.name} learns the value of what it chose itself, not of what a human did: set "
             "method.intervene=none, or choose residual, rlif or dsrl_na."
+        )
+    if method.intervene != "none" and not has_expert(name):
+        instead = f"Learn from recorded interventions: {RECORDED}" if learns else "Set method.intervene=none"
+        raise ConfigError(
+            f"method.intervene=expert needs a scripted expert, which '{name}' does not have; only "
+            f"{', '.join(skilled())} tasks have one. {instead}."
         )
 
 

@@ -55,10 +55,12 @@ from robo_rl.rl.scale.remote_collector import RemoteCollector
 from robo_rl.runs.device import copied_to, run_device, train_in_tf32
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.metrics import Metrics
-from robo_rl.runs.resumable import crossed, resumable
+from robo_rl.runs.resumable import check_weights, crossed, resumable
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import has_dense_reward, make_env
 from sim.vec.on_device import env_on
+
+DIVERGED = "Lower method.learner.lr_actor and .lr_critic, or look for NaN in the environment's rewards."
 
 
 def run_method(
@@ -330,7 +332,8 @@ class _Training:
         return {"base": of_base, "training": self.step - of_base}
 
     def save_current(self, checkpoint: Path) -> None:
-        """Save the policy of this step in a checkpoint."""
+        """Save the policy of this step in a checkpoint. Raises RoboRLError if weights are NaN."""
+        check_weights(self.tuner.learner.weights(), DIVERGED)
         curve, scale = self.curve, self.tuning.noise_scale
         steps = self.spent | {"selection": curve.selection_steps}
         note = train_note(self.config, self.method, steps, scale, curve.train_cpu_s)

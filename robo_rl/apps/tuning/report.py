@@ -13,6 +13,7 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.rewards.progress import progress_note
 from robo_rl.apps.tuning.start import env_name, env_options, evaluation_lanes
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
@@ -84,6 +85,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         outcome.history,
         env_steps=config.env_steps or config.method.env_steps,
         demos=config.demos is not None,
+        replays=memory_shape(base) is None,
     )
     result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": told}
     result["training_episodes"] = outcome.history.to_json()

@@ -115,6 +115,7 @@ def check_replayed(
     human = method.demo_steps == "human"
     store = EpisodeStore(demos, complete_only=True)
     replayable(store, base, outcome_of, human_only=human, without=without)
+    _check_take_overs(method, store)
 
 
 def size_of(
@@ -168,8 +169,7 @@ def build_stores(
         gamma, reward = method.learner.gamma, reward_transform(method)
         outcome_of = outcomes_of(method, dense_reward=dense_reward)
         scale = reward.scale if reward.before_intervention is None else reward.before_intervention
-        if outcome_of is take_over_outcome and method.mix.online == 0.0:
-            _check_take_overs(replayed)
+        _check_take_overs(method, replayed)
         stores["demo"] = demo_replay(
             replayed, base, action_map, widths, gamma, base_noise(method), scale, reward.bias, outcome_of,
             human_only=method.demo_steps == "human", device=device,
@@ -202,8 +202,12 @@ def _enough_memory(decisions: int, stores: int, widths: Mapping[str, int]) -> It
         ) from error
 
 
-def _check_take_overs(demos: EpisodeStore) -> None:
-    """Raise ConfigError if nobody takes over in any episode, because every reward would then be 0."""
+def _check_take_overs(method: MethodConfig, demos: EpisodeStore) -> None:
+    """Raise ConfigError if the recorded interventions are the only reward, and nobody takes over in any
+    episode, because every reward would then be 0.
+    """
+    if method.reward_source != "interventions" or method.mix.online > 0.0:
+        return
     if not any(bool(take_over_outcome(each).reward.any()) for each in chosen_episodes(demos, failed=True)):
         raise ConfigError(
             f"No human takes over from a policy in {demos.path}, so every reward would be 0. Record a "

@@ -73,7 +73,6 @@ def next_steps(config: FlyConfig, *, flies: bool) -> str:
     """Commands for the next steps. flies: a measured flight succeeded, so the bundle has a flight
     envelope.
     """
-    bundle = f"{config.out}/bundle"
     if not flies:
         again = {"out": config.out, "overwrite": True}
         longer = command("fly", task=config.task, updates=2 * config.updates, **again)
@@ -81,10 +80,15 @@ def next_steps(config: FlyConfig, *, flies: bool) -> str:
             "No measured flight succeeded, so the bundle has no flight envelope, and no robot or simulated "
             f"robot will fly it.\nNext:   {longer}   (your other settings with it: train for longer)"
         )
+    return f"Next:   {use_of_bundle(config, f'{config.out}/bundle')}"
+
+
+def use_of_bundle(config: FlyConfig, bundle: str) -> str:
+    """Commands that fly the bundle of a training with these settings."""
     lines = [command("run", bundle=bundle)]
     if config.level == "rates" and config.task == "hover":
         lines.append(f"{command('contract', bundle=bundle, robot='crazyflie')}   (or px4)")
-    return "Next:   " + "\n        ".join(lines)
+    return "\n        ".join(lines)
 
 
 def _name(config: FlyConfig, setting: FlightSetup) -> str:

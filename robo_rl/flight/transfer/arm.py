@@ -16,13 +16,17 @@ from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.commands import command
 from robo_rl.eval import text
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.eval.video import record_episodes
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in
+from robo_rl.runs.next_step import after_evaluation
+from robo_rl.runs.outputs import free_path
 from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import holder_of
 from sim.engines.table import ENGINES
 from sim.registry import make_env, option_of, with_option
 from sim.tasks.table import SUITES
@@ -66,7 +70,23 @@ def main(config: TransferConfig) -> int:
     print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
     print(f"written to {config.out}: {', '.join(names)}")
+    print(f"Next:   {next_step(config, actor, results)}")
     return 0
+
+
+def next_step(config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]) -> str:
+    """Fine-tuning in the engine with the largest significant loss; without one, what follows the policy's
+    evaluation.
+    """
+    home, others = results[0].result.rate, results[1:]
+    lost = [each for each in others if each.test is not None and each.test.p_value < _SIGNIFICANT]
+    worst = min(lost, key=lambda each: each.result.rate.rate, default=None)
+    if worst is None or worst.result.rate.rate >= home.rate:
+        return after_evaluation(actor.folder, home)
+    base = Path(config.run) if config.run is not None else "<the run of the bundle>"
+    out = free_path(holder_of(actor.folder).parent / f"tuned-{worst.engine}")
+    env = with_option(actor.env, "engine", worst.engine)
+    return f"{command('finetune', base=base, env=env, out=out)}   (it loses success in {worst.engine})"
 
 
 def engines_of(config: TransferConfig, env: str) -> list[str]:

@@ -11,14 +11,17 @@ from rich.table import Table
 
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.commands import command
 from robo_rl.eval import text
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
 from robo_rl.flight.flight_run import FlightRun
-from robo_rl.flight.fly.report import FILMED, flight_log
+from robo_rl.flight.fly.report import FILMED, flight_log, use_of_bundle
 from robo_rl.flight.fly.table import LABELS
 from robo_rl.flight.transfer.film import check_size, film
+from robo_rl.runs.outputs import free_path
+from robo_rl.runs.run_dir import holder_of
 from sim.engines.bullet.effects import AirEffects, borrowed
 from sim.flight.bullet.flights import floor_of
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from robo_rl.flight.rows import Drop, TransferRow
 
 _SIGNIFICANT = 0.05
+LEAST_VARIED = 0.1  # half-width of the parameters that is advised after a loss, at least
 # Task -> heading and meaning of a success, heading of the flights that ended early.
 _HELD = ("held", "stayed, error below 10 cm", "left the box")
 _SUCCESS = {
@@ -66,7 +70,28 @@ def finish(
     print_table(config, flown, scene, rows, drops)
     names = ["transfer.png", *(path.name for path in films)]
     print(f"pictures: {out}/{', '.join(names)}; figures: {out}/results.json")
+    if said := next_step(config, flown, rows[0], drops["policy"]):
+        print(f"Next:   {said}")
     return 0
+
+
+def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop: Drop) -> str:
+    """Longer training of a policy that never succeeds, one with more varied parameters after a loss, else the
+    use of its bundle; empty where there is none. home: in the engine of training.
+    """
+    run, trained = holder_of(flown.folder), flown.trained
+    changes: dict[str, float]
+    if drop.points <= 0.0 or drop.test.p_value >= _SIGNIFICANT:
+        if home.held.k:
+            bundle = run / "bundle" if config.bundle is None else Path(config.bundle)
+            return use_of_bundle(trained, str(bundle)) if bundle.is_dir() else ""
+        changes, why = {"updates": 2 * trained.updates}, "train for longer"
+    else:
+        changes, why = {"randomize": max(LEAST_VARIED, 2 * trained.randomize)}, "vary the craft in training"
+    file = run / "config.yaml"
+    like = {"config": file} if file.is_file() else {"task": trained.task, "craft": trained.craft}
+    out = free_path(Path(f"{run if file.is_file() else 'runs/fly'}-again"))
+    return f"{command('fly', **like, **changes, out=out)}   ({why})"
 
 
 def log_of(flown: FlightRun, row: TransferRow) -> FlightLog:

@@ -39,6 +39,18 @@ def gripper_of(action: ActionSpec) -> int | None:
     return action.dim - 1 if is_gripper(action.unit) else None
 
 
+def teaching_episodes(episodes: Iterable[DemoEpisode], base: ChunkPolicy) -> list[DemoEpisode]:
+    """Episodes that teach progress: those that did not fail, of two frames or more. Raises ConfigError for a
+    policy with a memory.
+    """
+    if memory_shape(base) is not None:
+        raise ConfigError(
+            "Demonstrations hold no memory of decisions, which the base reads, so no progress can be learned "
+            "from them. Set method.progress_weight=0."
+        )
+    return [episode for episode in chosen_episodes(episodes) if episode.frames > 1]
+
+
 def labelled_episodes(
     episodes: Iterable[DemoEpisode],
     base: ChunkPolicy,
@@ -51,12 +63,7 @@ def labelled_episodes(
     gripper: number of the action that commands it; None: key frames are the only milestones. Raises
     ConfigError for a policy with a memory.
     """
-    if memory_shape(base) is not None:
-        raise ConfigError(
-            "Demonstrations hold no memory of decisions, which the base reads, so no progress can be learned "
-            "from them. Set method.progress_weight=0."
-        )
-    chosen = [episode for episode in chosen_episodes(episodes) if episode.frames > 1]
+    chosen = teaching_episodes(episodes, base)
     speeds = speeds_of([_states(episode, base.obs_spec) for episode in chosen])
     commands = [_commands(episode, base.action_spec, gripper) for episode in chosen]
     low = min((float(each.min()) for each in commands), default=0.0)

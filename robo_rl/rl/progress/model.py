@@ -83,6 +83,15 @@ class ProgressModel(nn.Module):
         return self.members(self.standardise(features)).mean(dim=0)
 
 
+def check_enough(episodes: int) -> None:
+    """Raise ConfigError for fewer than two episodes."""
+    if episodes < 2:
+        raise ConfigError(
+            f"A model of progress needs two successful demonstrations or more, found {episodes}. Record "
+            "more, or set method.progress_weight=0."
+        )
+
+
 def fit_progress(
     episodes: Sequence[LabelledEpisode], generator: torch.Generator, updates: int = UPDATES
 ) -> tuple[ProgressModel, ProgressReport]:
@@ -90,11 +99,7 @@ def fit_progress(
 
     Raises ConfigError for fewer than two episodes.
     """
-    if len(episodes) < 2:
-        raise ConfigError(
-            f"A model of progress needs two successful demonstrations or more, found {len(episodes)}. Record "
-            "more, or set method.progress_weight=0."
-        )
+    check_enough(len(episodes))
     features = torch.cat([each.features for each in episodes])
     progress = torch.cat([each.progress for each in episodes])
     number = torch.cat([torch.full_like(each.progress, i) for i, each in enumerate(episodes)])

@@ -159,8 +159,13 @@ def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr().out
     assert re.search(r"^  task +text +none +hover \|", said, re.MULTILINE)
     assert "dataset, or [a,b] of several; left out with task=<a flight>" in said
-    assert cli.main(["train", "task=race", "--help"]) == 0
-    assert "robo-rl fly:" in capsys.readouterr().out
+    assert cli.main(["train", "task=trajectory", "seeds=3", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("robo-rl train task=trajectory: train a quadcopter policy")
+    assert "Usage:   robo-rl train task=trajectory key=value" in said
+    assert "more settings: robo-rl train task=trajectory seeds=3 --help all" in said
+    assert cli.main(["train", "task=swarm", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("robo-rl train task=swarm: ")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.flight.flight_run import load_flight_run
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.rows import Drop, TransferRow
+from robo_rl.flight.transfer.report import next_step
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.trial import Trial
 
@@ -139,18 +140,32 @@ def test_transfer_uses_the_settings_of_the_training(runs: Path) -> None:
         load_flight_run(TransferConfig(run=str(runs / "hover"), speed_m_s=1.0))
 
 
+def row(engine: str, *held: bool) -> TransferRow:
+    """Result of the policy, by start."""
+    none = torch.zeros(1, 3, len(held))
+    won = torch.tensor(held)
+    return TransferRow("policy", engine, Trial(none, none, none, none, none, none, torch.zeros(1), ~won, won))
+
+
+@pytest.mark.parametrize(
+    ("home", "away", "says"),
+    [
+        (True, True, "robo-rl run bundle=RUN/bundle"),
+        (False, False, "robo-rl fly config=RUN/config.yaml updates=2 out=RUN-again   (train for longer)"),
+        (True, False, "robo-rl fly config=RUN/config.yaml randomize=0.1 out=RUN-again   (vary the craft in"),
+    ],
+)
+def test_the_next_step_suits_the_difference(home: bool, away: bool, says: str, runs: Path) -> None:
+    config = TransferConfig(run=str(runs / "hover"))
+    rows = row("quad", *[home] * 20), row("pybullet", *[away] * 20)
+    said = next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
+    assert said.startswith(says.replace("RUN", str(runs / "hover")))
+
+
 def test_difference_matches_hand_computation() -> None:
     """3 of 4 held in the first engine, 1 of 4 in the second, one start the other way round: 50 points, p = 2
     (1 + 3) / 8 cut at 1.
     """
-
-    def row(engine: str, *held: bool) -> TransferRow:
-        none = torch.zeros(1, 3, len(held))
-        won = torch.tensor(held)
-        return TransferRow(
-            "policy", engine, Trial(none, none, none, none, none, none, torch.zeros(1), ~won, won)
-        )
-
     drop = Drop.of(row("quad", True, True, True, False), row("pybullet", False, False, False, True))
     assert drop.points == 50.0
     assert (drop.test.only_first, drop.test.only_second) == (3, 1)

@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli import main as cli
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.eval.rollout import EvalResult, compare
+from robo_rl.flight.transfer.arm import EngineResult, next_step
+from robo_rl.runs.device import pick_device
+from robo_rl.runs.loaded_policy import open_policy
+from robo_rl.runs.next_step import after_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +39,22 @@ def test_transfer_of_an_arm_policy(base: Path, tmp_path: Path, capsys: pytest.Ca
     assert results["rows"][1]["mcnemar_p"] is not None
     assert (out / "mujoco.mp4").stat().st_size > 1000
     assert (out / "pybullet.mp4").stat().st_size > 1000
+
+
+def test_the_next_step_suits_the_loss(base: Path) -> None:
+    """Fine-tuning in the engine where success is significantly lower; else that of an evaluation."""
+
+    def measured(engine: str, solved: int, first: EvalResult | None = None) -> EngineResult:
+        success = tuple(i < solved for i in range(20))
+        result = EvalResult(tuple(range(20)), success, (9,) * 20, (0.0,) * 20, None, 180, 1.0, 1.0)
+        return EngineResult(engine, result, None if first is None else compare(first, result))
+
+    config, actor = TransferConfig(run=str(base)), open_policy(str(base), pick_device("cpu"))
+    home = measured("mujoco", 10)
+    some, none = (measured("pybullet", solved, home.result) for solved in (9, 0))
+    said = next_step(config, actor, [home, some, none])
+    assert said.startswith(f"robo-rl finetune base={base} env=arm/lift:engine=pybullet out=")
+    assert next_step(config, actor, [home, some]) == after_evaluation(actor.folder, home.result.rate)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_recorded_take_over_is_a_reward_of_minus_one(imported: EpisodeStore) -
     base, action_map = DirectPolicy(imported.spec).eval(), DirectMap(imported.spec.action.dim)
     widths = store_widths(base, feature_dim(base, imported.spec), action_map)
     config = method("calql_offline", *METHOD)
-    check_interventions(config)
+    check_interventions(config, "metaworld/reach-v3")
     demo = build_stores(config, base, 1, widths, action_map, imported, dense_reward=False)["demo"]
     steps = int(demo.head[0])
     expected = np.zeros(steps, np.float32)
@@ -83,4 +83,4 @@ def test_a_dataset_without_a_take_over_is_refused(tmp_path: Path) -> None:
 def test_learning_online_from_interventions_needs_a_human() -> None:
     """While training acts and nobody can take over, the reward is 0 whatever the policy does."""
     with pytest.raises(ConfigError, match=r"method.intervene=expert, or learn from recorded ones alone"):
-        check_interventions(method("rlpd", *METHOD))
+        check_interventions(method("rlpd", *METHOD), "metaworld/reach-v3")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hardware.description import load_description
@@ -18,7 +19,8 @@ from robo_rl.apps.record import app_words, check, check_address, report, robot_w
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
 from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.data.store import DatasetWriter
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.store import DatasetWriter, EpisodeWriter
 from sim.registry import make_env
 from tests.data.recordings import STATE_ENV, add_frames, interrupt
 from tests.hardware.bundles import arm_bundle
@@ -117,7 +119,9 @@ def test_a_robot_that_nothing_runs_is_refused_first(tmp_path: Path) -> None:
 
 
 def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
-    """A file, or a folder of other content; both stay. A dataset and an empty folder are accepted."""
+    """A file, a folder of other content, or episodes of another robot; all stay. A dataset of this robot, one
+    without episodes and an empty folder are accepted.
+    """
     config = RecordConfig(robot="sim_arm", out=str(tmp_path / "file"))
     (tmp_path / "file").write_text("mine")
     with pytest.raises(DataError, match=r"is a file, but a dataset is a folder\. Choose"):
@@ -130,8 +134,10 @@ def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
         check(replace(config, out=str(tmp_path / "other")))
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
     spec = spec_of(config, load_description("sim_arm"), simulated=True)
-    DatasetWriter.create(tmp_path / "data", spec, min_free_bytes=0).close()
+    record_frame(tmp_path / "data", spec)
     check(replace(config, out=str(tmp_path / "data")))
+    DatasetWriter.create(tmp_path / "empty", spec, min_free_bytes=0).close()
+    check(replace(config, robot="sim_arm_gripper", out=str(tmp_path / "empty")))
     with pytest.raises(DataError, match="another contract than robot/sim_arm_gripper: found in the dataset"):
         check(replace(config, robot="sim_arm_gripper", out=str(tmp_path / "data")))
 
@@ -171,10 +177,49 @@ def test_an_arm_of_ones_own_by_the_same_name_is_a_robot() -> None:
 def test_recordings_with_the_former_name_go_on(tmp_path: Path) -> None:
     """Those made before the environment had a name."""
     config, robot = RecordConfig(out=str(tmp_path / "data"), min_free_gb=0.0), load_description("sim_arm")
-    DatasetWriter.create(tmp_path / "data", spec_of(config, robot, simulated=False), min_free_bytes=0).close()
+    record_frame(tmp_path / "data", spec_of(config, robot, simulated=False))
     opened = open_dataset(config, spec_of(config, robot, simulated=True))
     assert opened.writer.spec.name == "robot/sim_arm"
     opened.writer.close()
+
+
+def test_a_dataset_without_episodes_takes_other_settings(tmp_path: Path) -> None:
+    """It is left by an app that was stopped before the first episode. An interrupted episode counts: it is
+    salvaged, and keeps the dataset's contract.
+    """
+    config, robot = RecordConfig(out=str(tmp_path / "data"), min_free_gb=0.0), load_description("sim_arm")
+    spec = spec_of(config, robot, simulated=False)
+    open_dataset(config, spec).writer.close()
+    other = spec_of(replace(config, velocities=True, rate_hz=10.0), robot, simulated=False)
+    opened = open_dataset(config, other)
+    assert opened.writer.spec == other
+    with suppress(KeyboardInterrupt), opened.writer.episode() as episode:
+        add_frame(episode, other)
+        raise KeyboardInterrupt
+    opened.writer.close()
+    del episode
+    with pytest.raises(DataError, match="holds episodes of another contract than robot/sim_arm"):
+        open_dataset(config, spec)
+    opened = open_dataset(config, other)
+    assert opened.tally.episodes == 1
+    opened.writer.close()
+
+
+def record_frame(path: Path, spec: EnvSpec) -> None:
+    """A dataset of one episode of one frame."""
+    writer = DatasetWriter.create(path, spec, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        add_frame(episode, spec)
+        episode.commit(success=True)
+    writer.close()
+
+
+def add_frame(episode: EpisodeWriter, spec: EnvSpec) -> None:
+    """A frame of zeros."""
+    episode.add(
+        {key: np.zeros(array.shape, array.dtype) for key, array in spec.obs.items()},
+        np.zeros(spec.action.dim),
+    )
 
 
 def test_speeds_are_those_of_the_description() -> None:

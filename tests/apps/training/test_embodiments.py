@@ -197,8 +197,10 @@ def test_what_needs_one_robot_is_refused(robots: Path) -> None:
 
 
 def test_names_of_folders_are_unique(tmp_path: Path) -> None:
-    """Two datasets called `data`, and two of the same robot, which are one embodiment."""
-    one, two = recorded(tmp_path / "a/data", ARM), recorded(tmp_path / "b/data", COPTER)
+    """Two datasets called `data`, of which one is hidden, as its policy must not be (a push leaves hidden
+    files out), and two of the same robot, which are one embodiment.
+    """
+    one, two = recorded(tmp_path / "a/data", ARM), recorded(tmp_path / "b/.data", COPTER)
     third = recorded(tmp_path / "c/more", ARM)
     given = f"[{one},{two},{third}]"
     data = TrainData.select(given, "unfailed", tell_task=True, several=True)

@@ -16,9 +16,11 @@ from policies.vla.policy import VlaPolicy
 from robo_rl.apps import train
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.training.base_run import further_words
+from robo_rl.apps.training.initial_policy import misfits
+from robo_rl.apps.training.train_data import TrainData
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.spec import ActionSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, target_of
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 from robo_rl.data.store import DatasetWriter
 from robo_rl.nets.denoiser import MlpDenoiserConfig
@@ -168,6 +170,18 @@ def test_a_vla_that_knows_where_to_act_needs_targets(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("spatial", [0.0, 1.0])
+def test_targets_are_read_in_training_alone(spatial: float, tmp_path: Path) -> None:
+    """By a policy that learns where to act; its own observations have none."""
+    points = {target_of(key): ArraySpec((2,)) for key in CAMERAS}
+    spec = replace(SPEC, obs=SPEC.obs | points | {"extra": ArraySpec((1,))})
+    path = str(told(tmp_path / "data", "right", spec))
+    data = TrainData.select(path, "unfailed", "limits", None, tell_task=True, several=False)
+    unread = "extra" if spatial else "extra, target.top, target.wrist"
+    said = misfits(small_vla(spatial=spatial), data)
+    assert f"The policy does not read {unread} of the data." in said
+
+
 def recording(path: Path, size: float) -> Path:
     """One episode of a robot whose numbers have this size."""
     writer = DatasetWriter.create(path, ROBOT, min_free_bytes=0, durable=False)
@@ -184,13 +198,13 @@ def recording(path: Path, size: float) -> Path:
     return path
 
 
-def told(path: Path, instruction: str) -> Path:
-    """One episode with this instruction and black pictures."""
-    writer = DatasetWriter.create(path, SPEC, min_free_bytes=0, durable=False)
-    black = {key: np.zeros(SPEC.obs[key].shape, np.uint8) for key in CAMERAS}
+def told(path: Path, instruction: str, spec: EnvSpec = SPEC) -> Path:
+    """One episode with this instruction, black pictures, and zeros in all further observations."""
+    writer = DatasetWriter.create(path, spec, min_free_bytes=0, durable=False)
+    black = {key: np.zeros(array.shape, array.dtype) for key, array in spec.obs.items()}
     with writer.episode(seed=0) as episode:
         for frame in range(6):
-            seen = {"state": np.full(3, frame, np.float32), INSTRUCTION: to_bytes(instruction), **black}
+            seen = black | {"state": np.full(3, frame, np.float32), INSTRUCTION: to_bytes(instruction)}
             episode.add(seen, np.zeros(2, np.float32), reward=0.0, terminated=False)
         episode.commit(success=True)
     return path

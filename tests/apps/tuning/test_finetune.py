@@ -209,7 +209,7 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
         (
-            ["finetune", "out=x", "env=gym/a:b-v0", "method=sac", "env_steps=200"],
+            ["finetune", "out=x", "env=gym/Pendulum-v1", "method=sac", "env_steps=200"],
             "env_steps=200 leaves no steps for learning: random actions fill the first 10000 (base_steps).",
         ),
         (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
@@ -249,6 +249,7 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         ),
         (["demos=nowhere"], "nowhere does not exist"),
         (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
+        (["method=rlif", "demos=DATA", "env=gym/Hopper-v5"], "which 'gym/Hopper-v5' does not have"),
         (["method.learner.tau=0.1"], "method.learner.tau=0.1 cannot be used: method=auto (the default)"),
         (["launcher=ray"], "method=auto (the default) runs several methods"),
         (["method=steering", "method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
@@ -289,6 +290,23 @@ def test_demonstrations_of_another_task_leave_no_run(
     for method in ("residual", "auto"):
         assert robo_rl(["finetune", *words, f"method={method}"]) == 2
         assert "but the policy was trained in metaworld/reach-v3" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ("gym/Pendulum-v1", "but the policy was trained in metaworld/reach-v3"),
+        ("metaworld/reach-v3", "env_steps=50 leaves no steps for learning: the base alone executes"),
+    ],
+)
+def test_a_base_of_another_task_is_said_before_too_few_steps(
+    env: str, words: str, base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More steps would not help. Neither leaves a run."""
+    given = [f"base={base[1]}", f"out={tmp_path / 'x'}", "method=steering", "env_steps=50"]
+    assert robo_rl(["finetune", *given, f"env={env}"]) == 2
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
@@ -354,6 +372,32 @@ def test_demonstrations_that_all_failed_leave_no_run(
     said = capsys.readouterr().err
     assert "None of the 1 demonstrations succeeded" in said
     assert words in said
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["method=residual", "method.progress_gripper=9"], "method.progress_gripper=9 names no action"),
+        (["method=dppo", "demos=OTHER"], "but the policy was trained in metaworld/reach-v3"),
+        (["method=dppo", "demos=FEW"], "needs two successful demonstrations or more, found 0"),
+    ],
+)
+def test_demonstrations_that_teach_no_progress_leave_no_run(
+    changes: list[str],
+    words: str,
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also of a method that replays none."""
+    for name, spec in (("OTHER", SPEC), ("FEW", EpisodeStore(base[0]).spec)):
+        DatasetWriter.create(tmp_path / name, spec).close()
+    given = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={base[0]}", "method.progress_weight=0.5"]
+    changed = [word.replace("demos=", f"demos={tmp_path}/") for word in changes]
+    given = [word for word in given if word[:6] != "demos=" or "demos=" not in " ".join(changes)]
+    assert robo_rl(["finetune", *given, *changed]) == 2
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

@@ -620,7 +620,7 @@ def session(
 ) -> tuple[TuningSession, VecEnv, SavedPolicy]:
     """Built as by the verb, on the toy task."""
     monkeypatch.setattr(compose, "make_expert", lambda name, noise, seed, env: Human())
-    env = with_interventions(config, "toy/target", make_env(LANES), seed=0)
+    env = with_interventions(config, "metaworld/reach-v3", make_env(LANES), seed=0)
     base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
     built = build_session(config, base, env, seed=0, demos=demos if config.mix.demo > 0.0 else None)
     repeat = max(1, config.groups.size)
@@ -998,14 +998,18 @@ def test_interventions_with_chunks_are_refused() -> None:
 def test_interventions_are_not_credited_to_what_was_not_executed(name: str) -> None:
     """Critics of the noise, and PPO, judge the policy's own choice; a human's outcome is not its doing."""
     with pytest.raises(ConfigError, match=r"method\.intervene=none, or choose"):
-        check_interventions(method(name, "method.intervene=expert"))
+        check_interventions(method(name, "method.intervene=expert"), "arm/lift")
     for other in ("dsrl_na", "residual"):
-        check_interventions(method(other, "method.intervene=expert"))
+        check_interventions(method(other, "method.intervene=expert"), "arm/lift")
 
 
 def test_rlif_needs_interventions(demos: EpisodeStore) -> None:
-    """RLIF without intervene=expert has no reward, so it is refused."""
+    """RLIF without intervene=expert, or without an expert, has no reward, so it is refused. Another method
+    may go on without interventions.
+    """
     with pytest.raises(ConfigError, match="intervene=expert"):
-        with_interventions(method("rlif", "method.intervene=none"), "toy/target", make_env(LANES), seed=0)
-    with pytest.raises(ConfigError, match="no scripted expert"):
-        with_interventions(method("rlif"), "gym/Hopper-v5", make_env(LANES), seed=0)
+        check_interventions(method("rlif", "method.intervene=none"), "metaworld/reach-v3")
+    for name, instead in (("rlif", "Learn from recorded"), ("rlpd", r"Set method\.intervene=none")):
+        config = method(name, "method.intervene=expert")
+        with pytest.raises(ConfigError, match=rf"'gym/Hopper-v5' does not have; .*\. {instead}"):
+            check_interventions(config, "gym/Hopper-v5")

@@ -18,8 +18,8 @@ from robo_rl.core.files.state_io import has_state, load_state, save_state
 from robo_rl.core.seeding import generator
 from robo_rl.core.views import Views
 from robo_rl.data.store import EpisodeStore
-from robo_rl.rl.progress.labelling import gripper_of, labelled_episodes
-from robo_rl.rl.progress.model import ProgressModel, ProgressReport, fit_progress
+from robo_rl.rl.progress.labelling import gripper_of, labelled_episodes, teaching_episodes
+from robo_rl.rl.progress.model import ProgressModel, ProgressReport, check_enough, fit_progress
 from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.runs.run_dir import PROGRESS
 
@@ -56,7 +56,7 @@ class ProgressRun:
         if kept is not None and has_state(kept):
             model, report = read_progress(kept)
         else:
-            check_compatible(base, demos.spec, str(demos.path))
+            check_taught(method, base, demos)
             gripper = gripper_index(method, demos)
             episodes = labelled_episodes(demos, acting, gripper, views.critic, device)
             model, report = fit_progress(episodes, generator("progress", self.seed))
@@ -97,6 +97,15 @@ def check_progress(method: MethodConfig, given: bool) -> None:
             "Groups of episodes are compared by their sum of rewards without discount, which a reward for "
             "progress would change. Set method.progress_weight=0."
         )
+
+
+def check_taught(method: MethodConfig, base: SavedPolicy, demos: EpisodeStore) -> None:
+    """Raise ConfigError or CheckpointError for demonstrations from which no progress can be learned with this
+    base.
+    """
+    check_compatible(base, demos.spec, str(demos.path))
+    gripper_index(method, demos)
+    check_enough(len(teaching_episodes(demos, base)))
 
 
 def gripper_index(method: MethodConfig, demos: EpisodeStore) -> int | None:
