@@ -31,6 +31,7 @@ from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.shapes import Float
 
 STALE = "the robot's state is stale, so the policy is not asked"
+NO_GOAL = "waits for the topic 'goal': no goal has been published"
 SINGLE = "single actions are decided by action_head"
 _STATUS_S = 0.5
 
@@ -143,19 +144,16 @@ class ArmPolicyNode:
         message, received_s = self._state
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
             return self._faults.begin(STALE, self._bus.now())
-        if self._observer.goal_size and self._goal is None:
-            self._waits_for = "waits for the topic 'goal': no goal has been published"
-            return None
-        if waits_for := self._told.waits_for:
-            self._waits_for = waits_for
-            return None
+        no_goal = self._observer.goal_size and self._goal is None
+        self._waits_for = NO_GOAL if no_goal else self._told.waits_for
+        if self._waits_for:
+            return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
             seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._told.followed())
             self._history.push(seen)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
         self._faults.end(self._bus.now())
-        self._waits_for = ""
         self._plan.tick()
         if self.requests.tick():
             self._request_chunk(message.stamp_s)

@@ -14,8 +14,9 @@ from hardware.flight_units import FlightUnits
 from hardware.loop.decision_clock import DecisionClock
 from hardware.loop.flight_observation import vehicle_state
 from hardware.loop.flown import FlightRecord
-from hardware.loop.timing import LoopTiming, RateMeter
+from hardware.loop.timing import LoopTiming
 from hardware.messages import MOTORS, RATES, FlightCommand, Floats, Odometry, Text
+from hardware.nodes.shared.decision_rate import DecisionRate
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
@@ -29,7 +30,6 @@ from robo_rl.core.errors import CheckpointError, DataError
 
 _STATUS_S = 0.5
 _SHOWN = 8  # numbers of a goal that a message lists
-_SLOW = 0.9  # share of the control rate below which the rate of states is reported
 _SEEN = 18  # position, rotation matrix, velocity, rates
 
 
@@ -57,9 +57,8 @@ class QuadPolicyNode:
         self._clock, self._episode = SendClock(bus), 0
         self.flown, self._frames = FlightRecord(), Frames()
         self.decisions, self._took_s, self._bad_frames, self._bad_goal = 0, 0.0, "", ""
-        self._faults, self._slow = FaultLog(bus.name, say), FaultLog(bus.name, say)
-        self._control_hz, self._due = bundle.env.control_hz, DecisionClock(1.0 / bundle.env.control_hz)
-        self._odom_rate, self._decision_rate = RateMeter(), RateMeter()
+        self._faults, self._due = FaultLog(bus.name, say), DecisionClock(1.0 / bundle.env.control_hz)
+        self._rate = DecisionRate(bus.name, bundle.env.control_hz, say)
         self._flies = False  # the filter passed commands at the newest decision
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
@@ -107,9 +106,8 @@ class QuadPolicyNode:
             self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
-        self._odom_rate.see(received_s)
-        if due := self._due.decides(received_s):
-            self._decision_rate.see(received_s)
+        due = self._due.decides(received_s)
+        self._rate.see(received_s, due)
         if fault := self._frames.fault(message, may_change=not self._filter.passes):
             self._bad_frames = fault  # the filter, which lands for it, says it in the terminal
             return None
@@ -155,25 +153,13 @@ class QuadPolicyNode:
         self._episode += 1
         return True, f"episode {self._episode}: what was seen is forgotten"
 
-    def _watch_rate(self) -> None:
-        """Report states that lead to fewer decisions than the bundle's rate. There are never more."""
-        now_s, least_hz = self._bus.now(), _SLOW * self._control_hz
-        odom_hz, decision_hz = self._odom_rate.look(now_s), self._decision_rate.look(now_s)
-        if odom_hz is None or decision_hz is None or decision_hz >= least_hz:
-            return self._slow.end(now_s)
-        comes = "at less than the" if odom_hz < least_hz else "too irregularly for the"
-        # Without the number, because each sentence is a fault of its own in the terminal.
-        return self._slow.begin(f"odom comes {comes} {self._control_hz:g} Hz of the bundle", now_s)
-
     def _report(self) -> None:
-        self._watch_rate()
-        wrong = self._bad_frames or self._faults.present or self._bad_goal or self._slow.present
+        slow = self._rate.fault(self._bus.now())
+        wrong = self._bad_frames or self._faults.present or self._bad_goal or slow
         sentence = wrong or ("deciding" if self._enabled else "stopped")
         level = 1 if wrong or not self._enabled else 0
         values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}
-        rates = {"odom_hz": self._odom_rate.hz, "decision_hz": self._decision_rate.hz}
-        values |= {name: f"{hz:.1f}" for name, hz in rates.items() if hz is not None}
-        self._own.tell(level, sentence, values)
+        self._own.tell(level, sentence, values | self._rate.values)
 
 
 def check_flight(bundle: Bundle, observer: FlightObserver) -> None:

@@ -20,6 +20,7 @@ from hardware.loop.timing import LoopTiming
 from hardware.loop.velocity_plan import VelocityPlan
 from hardware.messages import RATES, FlightCommand, Odometry, Text
 from hardware.nodes.shared.chunk_requests import POLL_S, ChunkRequests
+from hardware.nodes.shared.decision_rate import DecisionRate
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
@@ -80,6 +81,7 @@ class VelocityPolicyNode:
         pictures = replace(pictures, age_s=age_s)
         self._pictures = NewestPictures(bus, None, self._observer.pictures, pictures)
         self._plan, self._due = VelocityPlan(period_s), DecisionClock(period_s)
+        self._rate = DecisionRate(bus.name, bundle.env.control_hz, say)
         self.timing = LoopTiming(LINK_S)
         self._filter, self._frames, self._clock = FilterWatch(bus), Frames(), SendClock(bus)
         self._flies = self._sent = False  # in a flight; a command of it was sent
@@ -122,6 +124,7 @@ class VelocityPolicyNode:
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         due = self._due.decides(received_s)
+        self._rate.see(received_s, due)
         self._bad_frames = self._frames.fault(message, may_change=not self._filter.passes)
         if self._bad_frames or not is_state(message):
             return None  # the filter, which lands for it, says it in the terminal
@@ -162,7 +165,7 @@ class VelocityPolicyNode:
             return
         self._waits_for = self._told.waits_for
         if self._waits_for:
-            return
+            return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
             seen = self._observer.build(message, self._pictures.fresh(), self._told.followed())
         except DataError as error:
@@ -234,5 +237,7 @@ class VelocityPolicyNode:
         return True, f"episode {self.requests.episode}: what was seen is forgotten"
 
     def _report(self) -> None:
-        wrong = self._bad_frames or self._faults.present or self._waits_for
-        self._own.tell(*self.requests.status(self._enabled, wrong, self._told.remark()))
+        slow = self._rate.fault(self._bus.now())
+        wrong = self._bad_frames or self._faults.present or self._waits_for or slow
+        level, sentence, values = self.requests.status(self._enabled, wrong, self._told.remark())
+        self._own.tell(level, sentence, values | self._rate.values)

@@ -58,7 +58,7 @@ def describe(*names: str) -> Any:
     sets = {name: load_set(name) for name in names}
     declared: dict[str, Any] = {}
     if len(sets) > 1:
-        about = "; ".join(f"{name}: {chosen.about}" for name, chosen in sets.items())
+        about = "; ".join(f"{name}: {chosen.about.rstrip('.')}" for name, chosen in sets.items())
         declared["set"] = DeclareLaunchArgument(
             "set", default_value=names[0], description=about, choices=list(names)
         )

@@ -309,6 +309,9 @@ def test_arguments_are_described(file: str) -> None:
         argument.name for argument in declared
     }
     assert len({argument.name for argument in declared}) == len(declared)
+    for argument in declared:  # launch goes on with ". Valid choices are: ..."
+        assert ".;" not in argument.description
+        assert not argument.description.endswith(".")
 
 
 @pytest.fixture

@@ -145,6 +145,16 @@ def test_an_instruction_without_a_known_word_is_not_followed(knows: Path) -> Non
 GOES_ON = [(0.7, "task", Text("open it"))]
 
 
+def test_a_withdrawn_instruction_is_no_longer_a_fault(knows: Path) -> None:
+    """An empty one withdraws it; the status says what the policy waits for now."""
+    words = [(0.1, "task", Text("wave hello")), (0.7, "task", Text(""))]
+    asked, said, status = run(bundle(folder=knows), words, 4.0)
+    assert asked.words == []
+    assert "'wave hello'" in status[0][1]
+    assert set(status[1:]) == {(1, "waits for the topic 'task': no instruction has been published")}
+    assert "resolved; " in said[-1]
+
+
 def test_the_contract_allows_words_and_refuses_heads_without_a_prefix() -> None:
     assert not [fault for fault in mismatches(bundle(), arm()) if "instruction" in fault or "words" in fault]
     for made in (bundle(chunk=1), bundle(graphs=2)):

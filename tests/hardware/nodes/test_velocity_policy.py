@@ -143,8 +143,12 @@ def test_an_instruction_without_a_known_word_begins_no_flight(bundle: Bundle, tm
     flight.until(1.0)
     assert not flight.inference.decisions
     assert "The policy knows no word of the instruction 'wave hello'" in flight.sentence
-    TASK.publisher(flight.bus["task"])(Text("to a ball"))
-    flight.until(2.5)
+    tell = TASK.publisher(flight.bus["task"])
+    tell(Text(""))
+    flight.until(1.6)
+    assert "no instruction has been published" in flight.sentence
+    tell(Text("to a ball"))
+    flight.until(3.1)
     assert flight.inference.decisions
     assert flight.sentence.endswith("reads them all alike: a")
 
@@ -315,6 +319,14 @@ def test_a_chunk_is_flown_to_its_end_at_every_rate_of_states(bundle: Bundle, odo
     flight.until(2.0)
     assert len(flight.sent) - sent == pytest.approx(odom_hz, abs=2)
     assert flight.filter.filter.counts[Reason.LATE_COMMAND] == 0
+
+
+def test_states_slower_than_the_bundle_are_reported(bundle: Bundle) -> None:
+    """Chunks last too short then, as each is followed for a number of decisions."""
+    flight = Flight(bundle, odom_hz=15.0)
+    flight.until(3.0)
+    assert flight.sentence == "odom comes at less than the 20 Hz of the bundle"
+    assert float(flight.status[-1].status[0].values["decision_hz"]) == pytest.approx(15.0, rel=0.05)
 
 
 def test_an_inference_slower_than_its_chunk_is_no_flight(bundle: Bundle) -> None:
