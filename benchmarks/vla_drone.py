@@ -58,7 +58,7 @@ def main() -> None:
     if args.quick:
         demos, steps, size, episodes, more = 4, 2, 4, 4, ["max_episode_steps=10"]
         args.seeds = args.seeds[:1]
-    folder = own_folder(args.folder)
+    folder = own_folder(args.folder) / f"{demos}_demos_{args.from_ball:g}_from_ball_{steps}_updates"
     folder.mkdir(parents=True, exist_ok=True)
     data, kind = folder / "data", "plain" if args.plain else "film"
     runs = [folder / f"{kind}_seed{seed}" for seed in args.seeds]
@@ -90,10 +90,8 @@ def main() -> None:
         report(f"vla/drone/{kind}/success/{colour}", found, spent)
     on = [outcomes(measured(run, "from-ball", *count, env=f"{ENV}:from_ball=1")) for run in runs]
     report(f"vla/drone/{kind}/from_ball_success", on, spent)
-    some, long_env = (
-        f"episodes={max(len(COLOURS), episodes // 4)}",
-        f"{ENV}:hold_s={0.25 if args.quick else 120}",
-    )
+    some = f"episodes={max(len(COLOURS), episodes // 4)}"
+    long_env = f"{ENV}:hold_s={0.25 if args.quick else 120}"
     long = [outcomes(measured(run, "two-minutes", some, *more, env=long_env)) for run in runs]
     report(f"vla/drone/{kind}/two_minutes_success", long, spent)
     new = [outcomes(measured(run, "new", *count, "wordings=new")) for run in runs]

@@ -26,7 +26,7 @@ from sim.flight.seek.words import TASKS
 
 _APPROACH = 1.5  # 1/s
 _FASTEST_M_S = 0.8
-_EDGE, _BLEND = 0.75, 0.15  # in halves of the picture: from here on backwards, and all of it after as much
+_EDGE, _BLEND = 0.75, 0.15  # half pictures: backing off begins at _EDGE, is complete at _EDGE + _BLEND
 _STREAM = 2  # stream of an episode's random numbers; the environment uses others
 
 

@@ -66,8 +66,8 @@ class SeekVecEnv(KeyedVecEnv):
 
     wordings: "training", or "new" for instructions that are in no demonstration. hold_s: time at the told
     ball that makes a success; with a longer one episodes are longer, too. from_ball: share of the episodes
-    that start at another ball, from which the told one often cannot be seen. compiled: None compiles from 64
-    lanes on.
+    that start at another ball, where the told ball is mostly outside the picture. compiled: None compiles
+    from 64 lanes on.
     """
 
     saved = ("_state", "_balls", "_colours", "_light", "_told", "_words", "_episode_seed", "_age", "_held")
@@ -117,15 +117,15 @@ class SeekVecEnv(KeyedVecEnv):
         self._texts = torch.stack([torch.stack([torch.from_numpy(text) for text in each]) for each in texts])
         given = {
             "craft": craft,
-            "from_ball": from_ball,
-            "hold_s": hold_s,
+            "from_ball": f"{from_ball:g}",
+            "hold_s": f"{hold_s:g}",
             "image_size": image_size,
             "wordings": wordings,
         }
         usual = {
             "craft": "cf2x_l2f",
-            "from_ball": 0.0,
-            "hold_s": HOLD_STEPS / CONTROL_HZ,
+            "from_ball": "0",
+            "hold_s": f"{HOLD_STEPS / CONTROL_HZ:g}",
             "image_size": 64,
             "wordings": "training",
         }

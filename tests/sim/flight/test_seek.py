@@ -184,7 +184,7 @@ def test_longer_holds_are_an_option() -> None:
     """Episodes are as much longer, and the name of the environment says it."""
     usual, longer = SeekVecEnv("seek", 1), SeekVecEnv("seek", 1, hold_s=10.0)
     assert (usual.hold_steps, usual.spec.name) == (HOLD_STEPS, "drone/seek")
-    assert (longer.hold_steps, longer.spec.name) == (200, "drone/seek:hold_s=10.0")
+    assert (longer.hold_steps, longer.spec.name) == (200, "drone/seek:hold_s=10")
     assert longer.spec.max_episode_steps - usual.spec.max_episode_steps == 200 - HOLD_STEPS
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     for hold_steps, success in ((200, False), (HOLD_STEPS, True)):
