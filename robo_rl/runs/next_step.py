@@ -20,13 +20,12 @@ from robo_rl.core.errors import RoboRLError
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, suits_vla
 from robo_rl.data.episodes.schema import DATASET_JSON, DatasetMeta
-from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
+from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.run_dir import OWN_DATA, POLICIES, RunDir, checkpoint_of, holder_of
 from sim.registry import WITH_OPTIONS, with_option
 
-SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes

@@ -16,6 +16,7 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
+from robo_rl.eval.stats import SIGNIFICANT
 from robo_rl.flight.flight_run import FlightRun
 from robo_rl.flight.fly.report import FILMED, flight_log, use_of_bundle
 from robo_rl.flight.fly.table import LABELS
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from robo_rl.conf.transfer import TransferConfig
     from robo_rl.flight.rows import Drop, TransferRow
 
-_SIGNIFICANT = 0.05
 LEAST_VARIED = 0.1  # half-width of the parameters that is advised after a loss, at least
 # Task -> heading and meaning of a success, heading of the flights that ended early.
 _HELD = ("held", "stayed, error below 10 cm", "left the box")
@@ -81,7 +81,7 @@ def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop:
     """
     run, trained = holder_of(flown.folder), flown.trained
     changes: dict[str, float]
-    if drop.points <= 0.0 or drop.test.p_value >= _SIGNIFICANT:
+    if drop.points <= 0.0 or drop.test.p_value >= SIGNIFICANT:
         if home.held.k:
             bundle = run / "bundle" if config.bundle is None else Path(config.bundle)
             return use_of_bundle(trained, str(bundle)) if bundle.is_dir() else ""
@@ -187,5 +187,5 @@ def _surroundings(flown: FlightRun, scene: AirEffects) -> str:
 
 
 def _difference(drop: Drop) -> str:
-    lost = drop.points > 0.0 and drop.test.p_value < _SIGNIFICANT
+    lost = drop.points > 0.0 and drop.test.p_value < SIGNIFICANT
     return f"[{'bold red' if lost else 'bold green'}]{0.0 - drop.points:+.1f}[/]"
