@@ -25,7 +25,7 @@ from robo_rl.core.protocols import ChunkPolicy, Executor, VecEnv
 from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
-from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
+from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
@@ -298,7 +298,7 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
     else:
         found = f"only the first policy solves {test.only_first}, only the second {test.only_second}"
         name = "exact McNemar"
-    word = "no significant difference" if test.p_value >= 0.05 else "a significant difference"
+    word = "no significant difference" if test.p_value >= SIGNIFICANT else "a significant difference"
     p = p_value(test.p_value).removeprefix("= ")
     return f"same {len(first.seeds)} episodes: {found}; {name} p = {p}: {word}"
 

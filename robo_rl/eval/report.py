@@ -20,9 +20,9 @@ from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.eval import text
 from robo_rl.eval.probe import Probe, Recommendation
 from robo_rl.eval.results import ResultRow
+from robo_rl.eval.stats import SIGNIFICANT
 
 EMBED_BYTES = 1_500_000  # videos up to this size are embedded in the page
-_SIGNIFICANT = 0.05
 _UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|min|h|Hz)\b)")  # the space between a number and its unit
 _BASES = ("base", "base_zero_noise")
 
@@ -89,7 +89,7 @@ def _row(row: ResultRow, rows: Sequence[ResultRow]) -> dict[str, Any]:
     """
     base = next((other.rate.rate for other in rows if other.name == "base"), None)
     verdict = ""
-    if base is not None and row.p_vs_base is not None and row.p_vs_base < _SIGNIFICANT:
+    if base is not None and row.p_vs_base is not None and row.p_vs_base < SIGNIFICANT:
         verdict = "better" if row.rate.rate > base else "worse"
     return {"row": row, "verdict": verdict, "best": row.rate.rate == max(other.rate.rate for other in rows)}
 

@@ -21,6 +21,7 @@ from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.text.counts import counted
 
 CONFIDENCE = 0.95
+SIGNIFICANT = 0.05  # p below which a difference is taken as real
 _DECIMALS_FROM = 100  # above this n one per cent is more than one episode, so print tenths
 
 

@@ -9,9 +9,9 @@ from rich.table import Table
 
 from robo_rl.eval import text
 from robo_rl.eval.results import ResultRow
+from robo_rl.eval.stats import SIGNIFICANT
 
 _COLUMNS = ("k/n", "success", "95 %", "p vs base", "ms p50", "ms p99", "env steps", "wall", "CPU")
-_SIGNIFICANT = 0.05
 
 
 def results_table(rows: Sequence[ResultRow], title: str = "Results") -> Table:
@@ -40,7 +40,7 @@ def results_table(rows: Sequence[ResultRow], title: str = "Results") -> Table:
 
 
 def _colour(row: ResultRow, base: float | None) -> str:
-    if base is None or row.p_vs_base is None or row.p_vs_base >= _SIGNIFICANT:
+    if base is None or row.p_vs_base is None or row.p_vs_base >= SIGNIFICANT:
         return "bold"
     return "bold green" if row.rate.rate > base else "bold red"
 

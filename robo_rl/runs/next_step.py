@@ -20,13 +20,12 @@ from robo_rl.core.errors import RoboRLError
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, suits_vla
 from robo_rl.data.episodes.schema import DATASET_JSON, DatasetMeta
-from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
+from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
-from robo_rl.runs.outputs import free_path
+from robo_rl.runs.outputs import ending_in_name, free_path
 from robo_rl.runs.run_dir import OWN_DATA, POLICIES, RunDir, checkpoint_of, holder_of
 from sim.registry import WITH_OPTIONS, with_option
 
-SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
@@ -130,7 +129,7 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     """
     if (folder / MANIFEST).is_file():
         return command("run", bundle=folder)
-    data, (policy, home, bundle) = read_policy_json(folder), _places_of(folder)
+    data, (policy, home, bundle) = read_policy_json(folder), places_of(folder)
     kind = data["kind"]
     if kind in FLIGHTS:
         return command("transfer", run=policy)
@@ -213,7 +212,7 @@ def after_distillation(
     wider = {"net.width": 2 * width} if widens and width is not None else {}
     longer = free_path(run.parent / f"{run.name}-longer")
     ways = [command("distill", config=run / RUN_SETTINGS, **more, **wider, out=longer)]
-    policy, _, bundle = _places_of(teacher)
+    policy, _, bundle = places_of(teacher)
     if not (teacher / MANIFEST).is_file() and trained_noise(teacher) in (0.0, 1.0):
         ways.append(f"{command('export', policy=policy, out=free_path(bundle))}   (the teacher itself)")
     return INDENT.join(ways)
@@ -271,7 +270,7 @@ def _use_of_base(base: str | None, env: str | None, head: Path) -> str:
     known = _described(base)
     if known is None or can_be_distilled(known):
         return command("distill", teacher=base, env=env, out=head)
-    policy, _, bundle = _places_of(find_policy(str(base)))
+    policy, _, bundle = places_of(find_policy(str(base)))
     return command("export", policy=policy, out=free_path(bundle))
 
 
@@ -323,15 +322,20 @@ def _demos_of(policy: Path) -> str | None:
     return data if isinstance(data, str) and Path(data, DATASET_JSON).is_file() else None
 
 
-def _places_of(folder: Path) -> tuple[str, Path, Path]:
-    """(name of the policy for other verbs, folder of new runs, folder of its bundle)."""
-    of, further = checkpoint_of(folder), folder.parent.name == POLICIES
+def places_of(folder: Path) -> tuple[str, Path, Path]:
+    """(name of the policy for other verbs, folder of new runs, folder of its bundle).
+
+    New runs lie beside the run of the policy, also beside that of a checkpoint.
+    """
+    folder = ending_in_name(folder)
+    of, holder = checkpoint_of(folder), holder_of(folder)
+    further = ending_in_name(folder.parent).name == POLICIES
     if of is not None:
         run, step = of[0], of[1].lstrip("0") or "0"
         name = f"{run}@{step}" if step.isdecimal() and not further else str(folder)
         robot = f"-{folder.name}" if further else ""
         return name, run.parent, free_path(run.parent / f"{run.name}-{step}{robot}-bundle")
-    if further and (holder_of(folder) / "run.json").is_file():
-        return str(folder), holder_of(folder).parent, folder / "bundle"
-    run = folder.parent if (folder.parent / "run.json").is_file() else folder
+    if further and (holder / "run.json").is_file():
+        return str(folder), holder.parent, folder / "bundle"
+    run = holder if (holder / "run.json").is_file() else folder
     return str(run), run.parent, run / "bundle"

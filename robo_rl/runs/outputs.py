@@ -29,6 +29,13 @@ def free_path(path: Path) -> Path:
     return next(each for each in chain([path], names) if not os.path.lexists(each))
 
 
+def ending_in_name(folder: Path) -> Path:
+    """The same folder by a path that ends in its name, unlike `.` and `..`, so that others can be made beside
+    it.
+    """
+    return folder.resolve() if folder.name in ("", "..") else folder
+
+
 def _check_above(key: str, path: str, folder: Path) -> None:
     """Check the nearest existing parent of `folder` (absolute path); missing folders are created later."""
     there = next(place for place in (folder, *folder.parents) if place.exists())

@@ -47,7 +47,7 @@ from robo_rl.runs.checksums import damage, write_checksums
 from robo_rl.runs.loggers import FILES as LOGGER_FILES
 from robo_rl.runs.loggers import check_logger
 from robo_rl.runs.metrics import Metrics, read_metrics
-from robo_rl.runs.outputs import check_folder
+from robo_rl.runs.outputs import check_folder, ending_in_name
 
 SAVED, PROGRESS, CHECKPOINTS = ".saved", "progress", "checkpoints"
 POLICIES = "policies"
@@ -333,15 +333,19 @@ def checkpoint_of(policy: Path) -> tuple[Path, str] | None:
     """(run, name of the checkpoint) for the policy folder in a checkpoint of a run; None for others."""
     for folder in (policy, policy.resolve()):
         checkpoint = holder_of(folder)
-        run = checkpoint.parent.parent
+        run = ending_in_name(checkpoint.parent.parent)
         if checkpoint.parent.name == CHECKPOINTS and (run / "run.json").is_file():
             return run, checkpoint.name
     return None
 
 
 def holder_of(policy: Path) -> Path:
-    """Run or checkpoint that this policy folder would lie in, as its `policy` or one of its `policies`."""
-    return policy.parent.parent if policy.parent.name == POLICIES else policy.parent
+    """Run or checkpoint that this policy folder would lie in, as its `policy` or one of its `policies`.
+
+    The path ends in the name of the folder, also where `policy` is relative to it, as in run=. .
+    """
+    parent = ending_in_name(ending_in_name(policy).parent)
+    return ending_in_name(parent.parent) if parent.name == POLICIES else parent
 
 
 def _order(checkpoint: Path) -> tuple[int, int]:

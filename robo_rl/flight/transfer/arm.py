@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from policies.base.noise import EpisodeNoise
+from policies.deploy.bundle import MANIFEST
 from policies.executor import ChunkExecutor
 from policies.vocabulary import unread_sentence
 from robo_rl.conf.transfer import TransferConfig
@@ -19,20 +20,19 @@ from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.commands import command
 from robo_rl.eval import text
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
-from robo_rl.eval.stats import PairedTest
+from robo_rl.eval.stats import SIGNIFICANT, PairedTest
 from robo_rl.eval.video import record_episodes
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in
-from robo_rl.runs.next_step import after_evaluation
+from robo_rl.runs.next_step import after_evaluation, places_of
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.progress import progress
-from robo_rl.runs.run_dir import holder_of
 from sim.engines.table import ENGINES
 from sim.registry import make_env, option_of, with_option
 from sim.tasks.table import SUITES
 
 EPISODES = 100
-_SIGNIFICANT, _LANES = 0.05, 32
+_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,13 @@ def next_step(config: TransferConfig, actor: LoadedPolicy, results: list[EngineR
     evaluation.
     """
     home, others = results[0].result.rate, results[1:]
-    lost = [each for each in others if each.test is not None and each.test.p_value < _SIGNIFICANT]
+    lost = [each for each in others if each.test is not None and each.test.p_value < SIGNIFICANT]
     worst = min(lost, key=lambda each: each.result.rate.rate, default=None)
     if worst is None or worst.result.rate.rate >= home.rate:
         return after_evaluation(actor.folder, home)
-    base = Path(config.run) if config.run is not None else "<the run of the bundle>"
-    out = free_path(holder_of(actor.folder).parent / f"tuned-{worst.engine}")
+    policy, beside, _ = places_of(actor.folder)
+    base = "<the run of the bundle>" if (actor.folder / MANIFEST).is_file() else policy
+    out = free_path(beside / f"tuned-{worst.engine}")
     env = with_option(actor.env, "engine", worst.engine)
     return f"{command('finetune', base=base, env=env, out=out)}   (it loses success in {worst.engine})"
 
@@ -167,7 +168,7 @@ def print_table(config: TransferConfig, actor: LoadedPolicy, results: list[Engin
         table.add_column(column, justify="right", no_wrap=True)
     home = results[0].result.rate.rate
     for each in results:
-        rate, worse = each.result.rate, each.test is not None and each.test.p_value < _SIGNIFICANT
+        rate, worse = each.result.rate, each.test is not None and each.test.p_value < SIGNIFICANT
         colour = "bold red" if worse and rate.rate < home else "bold green"
         kept = text.NONE if each.test is None or home == 0.0 else f"[{colour}]{rate.rate / home:.0%}[/]"
         p_value = text.NONE if each.test is None else text.p_value(each.test.p_value)

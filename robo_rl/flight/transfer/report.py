@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from policies.checkpoint import read_policy_json
+from policies.deploy.bundle import MANIFEST
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.commands import command
@@ -16,8 +19,10 @@ from robo_rl.eval import text
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
+from robo_rl.eval.stats import SIGNIFICANT
 from robo_rl.flight.flight_run import FlightRun
 from robo_rl.flight.fly.report import FILMED, flight_log, use_of_bundle
+from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.fly.table import LABELS
 from robo_rl.flight.transfer.film import check_size, film
 from robo_rl.runs.outputs import free_path
@@ -26,11 +31,12 @@ from sim.engines.bullet.effects import AirEffects, borrowed
 from sim.flight.bullet.flights import floor_of
 
 if TYPE_CHECKING:
+    from robo_rl.conf.fly import FlyConfig
     from robo_rl.conf.transfer import TransferConfig
     from robo_rl.flight.rows import Drop, TransferRow
 
-_SIGNIFICANT = 0.05
 LEAST_VARIED = 0.1  # half-width of the parameters that is advised after a loss, at least
+_HALVINGS = 4  # of the increase of that half-width, until the craft allows it
 # Task -> heading and meaning of a success, heading of the flights that ended early.
 _HELD = ("held", "stayed, error below 10 cm", "left the box")
 _SUCCESS = {
@@ -77,21 +83,52 @@ def finish(
 
 def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop: Drop) -> str:
     """Longer training of a policy that never succeeds, one with more varied parameters after a loss, else the
-    use of its bundle; empty where there is none. home: in the engine of training.
+    use of its bundle; empty where there is none. A craft that cannot be varied more is trained for longer.
+    home: in the engine of training.
     """
     run, trained = holder_of(flown.folder), flown.trained
-    changes: dict[str, float]
-    if drop.points <= 0.0 or drop.test.p_value >= _SIGNIFICANT:
+    changes: dict[str, float] = {"updates": 2 * trained.updates}
+    why = "train for longer"
+    if drop.points <= 0.0 or drop.test.p_value >= SIGNIFICANT:
         if home.held.k:
-            bundle = run / "bundle" if config.bundle is None else Path(config.bundle)
-            return use_of_bundle(trained, str(bundle)) if bundle.is_dir() else ""
-        changes, why = {"updates": 2 * trained.updates}, "train for longer"
-    else:
-        changes, why = {"randomize": max(LEAST_VARIED, 2 * trained.randomize)}, "vary the craft in training"
+            bundle = _bundle_of(flown.folder)
+            return "" if bundle is None else use_of_bundle(trained, str(bundle))
+    elif (width := _more_varied(trained)) is not None:
+        changes, why = {"randomize": width}, "vary the craft in training"
     file = run / "config.yaml"
-    like = {"config": file} if file.is_file() else {"task": trained.task, "craft": trained.craft}
-    out = free_path(Path(f"{run if file.is_file() else 'runs/fly'}-again"))
+    like: dict[str, object] = {"config": file, "craft": config.craft}  # craft: None unless another was flown
+    if not file.is_file():
+        run, like = Path("runs/fly"), {"task": trained.task, "craft": trained.craft}
+    out = free_path(Path(f"{run}-again"))
     return f"{command('fly', **like, **changes, out=out)}   ({why})"
+
+
+def _bundle_of(policy: Path) -> Path | None:
+    """Bundle that was exported from this policy folder; None without one. A run with several seeds holds the
+    bundle of one of them.
+    """
+    if (policy / MANIFEST).is_file():
+        return policy
+    bundle = holder_of(policy) / "bundle"
+    if not (bundle / MANIFEST).is_file():
+        return None
+    exported, flown = (read_policy_json(folder)["weights_crc32"] for folder in (bundle, policy))
+    return bundle if exported == flown else None
+
+
+def _more_varied(trained: FlyConfig) -> float | None:
+    """Half-width of the parameters for another training: twice the present one, or where the craft could not
+    fly with it, a value between the two; None where it allows none.
+    """
+    width = max(LEAST_VARIED, 2 * trained.randomize)
+    for _ in range(_HALVINGS + 1):
+        try:
+            FlightSetup.of(replace(trained, randomize=width))
+        except ConfigError:
+            width = round((trained.randomize + width) / 2, 2)
+        else:
+            return width if width > trained.randomize else None
+    return None
 
 
 def log_of(flown: FlightRun, row: TransferRow) -> FlightLog:
@@ -187,5 +224,5 @@ def _surroundings(flown: FlightRun, scene: AirEffects) -> str:
 
 
 def _difference(drop: Drop) -> str:
-    lost = drop.points > 0.0 and drop.test.p_value < _SIGNIFICANT
+    lost = drop.points > 0.0 and drop.test.p_value < SIGNIFICANT
     return f"[{'bold red' if lost else 'bold green'}]{0.0 - drop.points:+.1f}[/]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -160,6 +160,68 @@ def test_the_next_step_suits_the_difference(home: bool, away: bool, says: str, r
     rows = row("quad", *[home] * 20), row("pybullet", *[away] * 20)
     said = next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
     assert said.startswith(says.replace("RUN", str(runs / "hover")))
+
+
+@pytest.mark.parametrize(("trained", "advised"), [(0.1, 0.2), (0.2, 0.3), (0.38, None)])
+def test_a_loss_advises_a_variation_that_the_craft_can_have(
+    trained: float, advised: float | None, tmp_path: Path
+) -> None:
+    """Above randomize=0.38, the heaviest and weakest cf2x_l2f cannot take off; there, a longer training is
+    advised.
+    """
+    untrained(tmp_path / "run", FlyConfig(task="hover", craft="cf2x_l2f", randomize=trained, updates=9))
+    config = TransferConfig(run=str(tmp_path / "run"))
+    rows = row("quad", *[True] * 20), row("pybullet", *[False] * 20)
+    flown = load_flight_run(config)
+    said = next_step(config, flown, rows[0], Drop.of(*rows))
+    if advised is None:
+        assert " updates=18 " in said
+        assert "randomize" not in said
+    else:
+        assert f" randomize={advised:g} " in said
+        FlightSetup.of(replace(flown.trained, randomize=advised))
+
+
+def test_the_advised_training_is_for_the_craft_that_was_flown(tmp_path: Path) -> None:
+    """The settings of the run name that of its training, for which another variation is allowed."""
+    untrained(tmp_path / "run", FlyConfig(task="hover", craft="cf2x_l2f", eval_s=0.2))
+    config = TransferConfig(run=str(tmp_path / "run"), craft="cf21")
+    rows = row("quad", *[True] * 20), row("pybullet", *[False] * 20)
+    said = next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
+    assert said.startswith(f"robo-rl fly config={tmp_path / 'run/config.yaml'} craft=cf21 randomize=0.1 ")
+
+
+def test_a_run_given_as_the_current_folder_is_trained_again_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run=. used to name a hidden folder in the run."""
+    untrained(tmp_path / "run", FlyConfig(task="hover", eval_s=0.2))
+    monkeypatch.chdir(tmp_path / "run")
+    config = TransferConfig(run=".")
+    rows = row("quad", *[False] * 20), row("pybullet", *[False] * 20)
+    said = next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
+    assert f" out={tmp_path.resolve() / 'run-again'} " in said
+
+
+def test_only_the_policy_of_the_bundle_is_flown_with_it(tmp_path: Path) -> None:
+    """A run with several seeds holds the bundle of its first one."""
+    run = tmp_path / "run"
+    torch.manual_seed(1)
+    untrained(run, FlyConfig(task="hover", eval_s=0.2))
+    for copy in (run / "seed1", run / "bundle"):
+        shutil.copytree(run / "policy", copy)
+    (run / "bundle" / "manifest.json").write_text("{}")
+    policy = load_policy(run / "policy")
+    assert isinstance(policy, FlightPolicy)
+    with torch.no_grad():
+        next(policy.parameters()).add_(1.0)
+    save_policy(run / "seed2", policy, {})
+    rows = row("quad", *[True] * 20), row("pybullet", *[True] * 20)
+    said = []
+    for name in ("", "seed1", "seed2"):
+        config = TransferConfig(run=str(run / name))
+        said.append(next_step(config, load_flight_run(config), rows[0], Drop.of(*rows)))
+    assert said == [f"robo-rl run bundle={run}/bundle"] * 2 + [""]
 
 
 def test_difference_matches_hand_computation() -> None:

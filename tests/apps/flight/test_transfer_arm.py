@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from policies.checkpoint import save_policy
 from robo_rl.apps.cli import main as cli
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.eval.rollout import EvalResult, compare
@@ -14,6 +15,8 @@ from robo_rl.flight.transfer.arm import EngineResult, next_step
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import open_policy
 from robo_rl.runs.next_step import after_evaluation
+from sim.registry import make_env
+from tests.policies.small import flow_policy
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +44,47 @@ def test_transfer_of_an_arm_policy(base: Path, tmp_path: Path, capsys: pytest.Ca
     assert (out / "pybullet.mp4").stat().st_size > 1000
 
 
+def measured(engine: str, solved: int, first: EvalResult | None = None) -> EngineResult:
+    """A result of 20 episodes of which the first `solved` succeed."""
+    success = tuple(i < solved for i in range(20))
+    result = EvalResult(tuple(range(20)), success, (9,) * 20, (0.0,) * 20, None, 180, 1.0, 1.0)
+    return EngineResult(engine, result, None if first is None else compare(first, result))
+
+
+def after_a_loss(run: str) -> str:
+    """Next step of a policy that never succeeds in PyBullet."""
+    actor, home = open_policy(run, pick_device("cpu")), measured("mujoco", 10)
+    return next_step(TransferConfig(run=run), actor, [home, measured("pybullet", 0, home.result)])
+
+
+@pytest.mark.parametrize(
+    ("inside", "given", "base", "out"),
+    [
+        ("", "run@40", "run@40", "tuned-pybullet"),
+        ("run", ".", "HERE/run", "HERE/tuned-pybullet"),
+        ("run", ".@40", "HERE/run@40", "HERE/tuned-pybullet"),
+        ("run/policy", ".", "HERE/run", "HERE/tuned-pybullet"),
+    ],
+)
+def test_no_next_step_writes_into_the_run(
+    inside: str, given: str, base: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy of a checkpoint, and a run that is given as the current folder."""
+    env = make_env("arm/lift", 1)
+    policy = flow_policy(env.spec)
+    env.close()
+    run = tmp_path / "run"
+    for folder in (run / "policy", run / "checkpoints/0000000040/policy"):
+        save_policy(folder, policy)
+    (run / "run.json").write_text("{}")
+    monkeypatch.chdir(tmp_path / inside)
+    said, there = after_a_loss(given), tmp_path.resolve()
+    words = f"base={base} env=arm/lift:engine=pybullet out={out}".replace("HERE", str(there))
+    assert said.startswith(f"robo-rl finetune {words}   (")
+
+
 def test_the_next_step_suits_the_loss(base: Path) -> None:
     """Fine-tuning in the engine where success is significantly lower; else that of an evaluation."""
-
-    def measured(engine: str, solved: int, first: EvalResult | None = None) -> EngineResult:
-        success = tuple(i < solved for i in range(20))
-        result = EvalResult(tuple(range(20)), success, (9,) * 20, (0.0,) * 20, None, 180, 1.0, 1.0)
-        return EngineResult(engine, result, None if first is None else compare(first, result))
-
     config, actor = TransferConfig(run=str(base)), open_policy(str(base), pick_device("cpu"))
     home = measured("mujoco", 10)
     some, none = (measured("pybullet", solved, home.result) for solved in (9, 0))
