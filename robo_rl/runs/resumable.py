@@ -150,18 +150,26 @@ class RunSession:
             raise KeyboardInterrupt(how_to_continue(self.run_dir, self._unit))
 
 
-def check_weights(weights: Mapping[str, Any], remedy: str) -> None:
-    """Raise RoboRLError for NaN in nested dicts of tensors. To be called while a checkpoint is written, which
-    then does not replace the one before it. remedy: end of the message.
+def check_weights(weights: Mapping[str, Any], run: RunDir, remedy: str, inside: str = "") -> None:
+    """Raise RoboRLError for NaN in nested dicts of tensors. To be called while a checkpoint of `run` is
+    written, which then does not replace the one before it. remedy: sentence on what to do. inside: prefix of
+    the names, such as "actor.".
     """
     for name, value in weights.items():
         if isinstance(value, Mapping):
-            check_weights(value, remedy)
+            check_weights(value, run, remedy, f"{inside}{name}.")
         elif isinstance(value, Tensor) and value.is_floating_point() and bool(value.isnan().any()):
             raise RoboRLError(
-                f"The training has diverged: its weights ({name}) are NaN. They were not saved; a checkpoint "
-                f"from before is kept. {remedy}"
+                f"The training has diverged: its weights ({inside}{name}) are NaN and were not saved. "
+                f"{remedy} {_last_policy(run)}"
             )
+
+
+def _last_policy(run: RunDir) -> str:
+    """Sentence that names the policy of the newest checkpoint."""
+    if (at := run.latest()) is None:
+        return "Nothing was saved yet."
+    return f"The policy of step {at[0]} is {run.path}@{at[0]}."
 
 
 def how_to_continue(run: RunDir, unit: str = "update") -> str:

@@ -19,6 +19,7 @@ from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base, with_planning_interval
 from robo_rl.apps.tuning.stores import check_replayed
+from robo_rl.apps.tuning.watch import DIVERGED_IN_AUTO
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
@@ -97,11 +98,11 @@ def train_in_lanes(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Tuni
     if memory_shape(base) is not None:  # datasets hold no memory
         method.mix = MixConfig()
     if not isinstance(base, GenerativePolicy) or _sees_pictures(config):  # records would draw every picture
-        return run_method(config, method, base, run)
+        return run_method(config, method, base, run, diverged=DIVERGED_IN_AUTO)
     recording = replace(config, record="success" if config.record == "none" else config.record)
 
     def successor() -> tuple[SavedPolicy, float] | None:
         made = imitate(base, config.demos, [run.episodes], run.path / "imitation", config.seed)
         return None if made is None else (with_planning_interval(made[0], base.execute), made[1])
 
-    return run_method(recording, method, base, run, successor=successor)
+    return run_method(recording, method, base, run, successor=successor, diverged=DIVERGED_IN_AUTO)
