@@ -27,7 +27,7 @@ from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.runs.estimate import TimeEstimate
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.progress import progress
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.run_dir import SAVED, RunDir
 from robo_rl.runs.signals import StopRequest, stop_between_steps
 
 _LOG_LINES = "log_lines"  # key of a saved state: lines of metrics.jsonl at the checkpoint
@@ -175,7 +175,10 @@ def _last_policy(run: RunDir) -> str:
 def how_to_continue(run: RunDir, unit: str = "update") -> str:
     """Sentence on what an interrupted run has saved and how to continue it."""
     if (at := run.latest()) is None:
-        return f"nothing was saved yet in {run.path}; the same command starts it again"
+        if any(run.path.glob(f"*/run/{SAVED}")):  # of method=auto, whose stages are runs
+            return f"saved the stages so far in {run.path}; the same command with resume=true continues them"
+        again = "the same command with resume=true" if run.began() else "the same command"
+        return f"nothing was saved yet in {run.path}; {again} starts it again"
     return f"saved {unit} {at[0]} in {run.path}; the same command with resume=true continues it"
 
 
@@ -202,7 +205,7 @@ def resumable(
     with (
         progress(total, label, unit, initial=step) as bar,
         run.metrics(None if at is None else step, resume_lines=lines, bar=bar) as metrics,
-        stop_between_steps(left=lambda: how_to_continue(run, unit)) as stop,
+        stop_between_steps() as stop,
     ):
         metrics.shown = shown
         yield RunSession(run, bar, metrics, stop, state, unit=unit, keep=keep)

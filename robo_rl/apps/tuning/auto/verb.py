@@ -28,6 +28,7 @@ from robo_rl.core.settings import free_keys
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.resumable import how_to_continue
 from robo_rl.runs.run_dir import RunDir
 
 FEWEST_LANES, MOST_LANES = 16, 64  # environments of `residual_lanes`, which was measured with 16 and 32
@@ -84,7 +85,10 @@ def finetune_auto(config: FinetuneVerb) -> int:
         keep_tuning_inputs(run, config)
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
-        report(config, base, train(config, base, run), run)
+        try:
+            report(config, base, train(config, base, run), run)
+        except KeyboardInterrupt as stop:  # of a stage, which knows nothing of those before it
+            raise KeyboardInterrupt(how_to_continue(run, "step")) from stop
     return 0
 
 
