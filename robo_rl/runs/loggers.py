@@ -73,6 +73,8 @@ def open_logger(
     if name == "tensorboard":
         return _TensorBoard(folder / "tb", kept)
     if copied := _is_copy(folder):
+        if name == "wandb":
+            _remove_offline(folder)  # those of the other run, whose id is in the file
         (folder / LOGGER_FILE).unlink()
     here = {"folder": str(folder.resolve())}  # a moved run is known by its new place from now on
     if name == "wandb" and _offline():
@@ -250,13 +252,17 @@ def _noted(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _is_copy(folder: Path) -> bool:
-    """True if logger.json came with a copy of a run's folder: the run of its id is still in the other one."""
+    """True if logger.json came with a copy of a run's folder: the run of its id is still in the other one.
+
+    A copy on another machine cannot be told from a moved run.
+    """
     file = folder / LOGGER_FILE
     noted = dict(read_json(file)) if file.exists() else {}
-    other = Path(noted.get("folder", folder)) / LOGGER_FILE
-    if other.resolve() == file.resolve() or not other.exists():
+    other = Path(noted.get("folder", folder))
+    # a bind mount is a second path of one folder, which resolve() does not show
+    if not (other / LOGGER_FILE).exists() or other.samefile(folder):
         return False
-    return bool(read_json(other).get("id") == noted["id"])
+    return bool(read_json(other / LOGGER_FILE).get("id") == noted["id"])
 
 
 def _keep_id(folder: Path, name: str, run_id: str) -> str:

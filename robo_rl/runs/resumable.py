@@ -27,7 +27,7 @@ from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.runs.estimate import TimeEstimate
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.progress import progress
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.run_dir import SAVED, RunDir
 from robo_rl.runs.signals import StopRequest, stop_between_steps
 
 _LOG_LINES = "log_lines"  # key of a saved state: lines of metrics.jsonl at the checkpoint
@@ -150,24 +150,35 @@ class RunSession:
             raise KeyboardInterrupt(how_to_continue(self.run_dir, self._unit))
 
 
-def check_weights(weights: Mapping[str, Any], remedy: str) -> None:
-    """Raise RoboRLError for NaN in nested dicts of tensors. To be called while a checkpoint is written, which
-    then does not replace the one before it. remedy: end of the message.
+def check_weights(weights: Mapping[str, Any], run: RunDir, remedy: str, inside: str = "") -> None:
+    """Raise RoboRLError for NaN in nested dicts of tensors. To be called while a checkpoint of `run` is
+    written, which then does not replace the one before it. remedy: sentence on what to do. inside: prefix of
+    the names, such as "actor.".
     """
     for name, value in weights.items():
         if isinstance(value, Mapping):
-            check_weights(value, remedy)
+            check_weights(value, run, remedy, f"{inside}{name}.")
         elif isinstance(value, Tensor) and value.is_floating_point() and bool(value.isnan().any()):
             raise RoboRLError(
-                f"The training has diverged: its weights ({name}) are NaN. They were not saved; a checkpoint "
-                f"from before is kept. {remedy}"
+                f"The training has diverged: its weights ({inside}{name}) are NaN and were not saved. "
+                f"{remedy} {_last_policy(run)}"
             )
+
+
+def _last_policy(run: RunDir) -> str:
+    """Sentence that names the policy of the newest checkpoint."""
+    if (at := run.latest()) is None:
+        return "Nothing was saved yet."
+    return f"The policy of step {at[0]} is {run.path}@{at[0]}."
 
 
 def how_to_continue(run: RunDir, unit: str = "update") -> str:
     """Sentence on what an interrupted run has saved and how to continue it."""
     if (at := run.latest()) is None:
-        return f"nothing was saved yet in {run.path}; the same command starts it again"
+        if any(run.path.glob(f"*/run/{SAVED}")):  # of method=auto, whose stages are runs
+            return f"saved the stages so far in {run.path}; the same command with resume=true continues them"
+        again = "the same command with resume=true" if run.began() else "the same command"
+        return f"nothing was saved yet in {run.path}; {again} starts it again"
     return f"saved {unit} {at[0]} in {run.path}; the same command with resume=true continues it"
 
 
@@ -194,7 +205,7 @@ def resumable(
     with (
         progress(total, label, unit, initial=step) as bar,
         run.metrics(None if at is None else step, resume_lines=lines, bar=bar) as metrics,
-        stop_between_steps(left=lambda: how_to_continue(run, unit)) as stop,
+        stop_between_steps() as stop,
     ):
         metrics.shown = shown
         yield RunSession(run, bar, metrics, stop, state, unit=unit, keep=keep)

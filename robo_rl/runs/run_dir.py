@@ -259,7 +259,7 @@ class RunDir:
             raise ConfigError(f"{self.path} is a file, and a run is a folder. Choose another path.")
         if not self.path.exists() or not replaced.contents(self.path):
             return
-        began = not self._never_began()
+        began = self.began()
         # A start that was killed before run.json, which is written last, leaves settings and an empty
         # checkpoints folder.
         if not (self.path / "run.json").is_file() and (began or not self.checkpoints.is_dir()):
@@ -280,6 +280,10 @@ class RunDir:
             return
         self._aside = replaced.move_aside(self.path)
         print(f"The previous run in {self.path} is kept in {self._aside} until this one is done.")
+
+    def began(self) -> bool:
+        """True if the same command without resume=true would be refused."""
+        return not self._never_began()
 
     def _never_began(self) -> bool:
         """True for a run that ended before its first log line, e.g. because of a wrong setting."""

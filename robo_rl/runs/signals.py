@@ -8,7 +8,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -23,13 +23,11 @@ class StopRequest:
 
     Signals within `SAME_S` of the first count as the same request: the kernel signals the child of a dead
     parent once for each of the parent's threads. Forked children (data loaders) leave the decision to their
-    parent. say: print that the program is stopping. left: makes the sentence of the second signal, on what
-    the program has saved; None: the verb tells it.
+    parent. say: print that the program is stopping.
     """
 
-    def __init__(self, say: bool = True, left: Callable[[], str] | None = None) -> None:
+    def __init__(self, say: bool = True) -> None:
         self.asked, self._asked_s, self._pid, self._say = False, 0.0, os.getpid(), say
-        self._left = left
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Signal handler."""
@@ -43,7 +41,7 @@ class StopRequest:
             if self._say:  # os.write takes no lock and no buffer, so it is safe inside a signal handler
                 os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")
         elif time.monotonic() - self._asked_s > SAME_S:
-            raise KeyboardInterrupt(*([] if self._left is None else [self._left()]))
+            raise KeyboardInterrupt  # the verb tells what it has saved
 
 
 def _in_child(number: int) -> None:
@@ -68,13 +66,13 @@ def _leave_the_terminal() -> None:
 
 
 @contextmanager
-def stop_between_steps(say: bool = True, left: Callable[[], str] | None = None) -> Iterator[StopRequest]:
-    """Let SIGINT, SIGTERM and the SIGHUP of a lost terminal only set `asked` inside the block. say, left: see
+def stop_between_steps(say: bool = True) -> Iterator[StopRequest]:
+    """Let SIGINT, SIGTERM and the SIGHUP of a lost terminal only set `asked` inside the block. say: see
     `StopRequest`.
 
     Outside the main thread, the only one that can handle signals, `asked` stays False.
     """
-    request = StopRequest(say, left)
+    request = StopRequest(say)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

@@ -4,6 +4,7 @@ default.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import time
@@ -18,7 +19,7 @@ from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf.fields import settings
 from robo_rl.core.errors import ConfigError, MissingDependencyError
-from robo_rl.core.files.durable import read_json
+from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.runs import loggers
 from robo_rl.runs.loggers import check_logger
 from robo_rl.runs.metrics import Metrics, read_metrics
@@ -90,15 +91,15 @@ def test_wandb_continues_its_run_offline(tmp_path: Path, capsys: pytest.CaptureF
 class FakeWandb:
     """W&B that keeps what it is sent, by run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.sent, self.folder = list[list[int]](), folder
+    def __init__(self) -> None:
+        self.sent = list[list[int]]()
 
     def Settings(self, **_: Any) -> None: ...  # noqa: N802
 
-    def init(self, id: str, **_: Any) -> Any:
+    def init(self, id: str, dir: str, **_: Any) -> Any:
         sent: list[int] = []
         self.sent.append(sent)
-        (self.folder / "wandb" / f"offline-run-2026_{len(self.sent)}-{id}").mkdir(parents=True)
+        (Path(dir) / "wandb" / f"offline-run-2026_{len(self.sent)}-{id}").mkdir(parents=True)
         return SimpleNamespace(
             log=lambda values: sent.append(values["step"]),
             define_metric=lambda *_, **__: None,
@@ -114,7 +115,7 @@ def test_a_run_that_was_killed_twice_reaches_wandb_once(
     where a kill may lose lines and files cannot be continued, one folder holds every line.
     """
     monkeypatch.setenv("WANDB_MODE", mode)
-    wandb = FakeWandb(tmp_path)
+    wandb = FakeWandb()
     monkeypatch.setattr(loggers, "import_module", lambda _: wandb)
     for first, last in ((0, 100), (60, 80), (60, 120)):
         resumed = {"resume_step": 59, "resume_lines": 60} if first else {}
@@ -135,7 +136,7 @@ def test_a_copied_run_has_a_run_of_its_own(
 ) -> None:
     """With all lines; a moved run goes on. Both continue from the checkpoint at 3 lines of 5."""
     monkeypatch.setenv("WANDB_MODE", mode)
-    wandb = FakeWandb(tmp_path)
+    wandb = FakeWandb()
     monkeypatch.setattr(loggers, "import_module", lambda _: wandb)
 
     def log(folder: Path, first: int, last: int) -> Any:
@@ -153,8 +154,25 @@ def test_a_copied_run_has_a_run_of_its_own(
     copied = log(tmp_path / "copied", 3, 7)
     assert wandb.sent[-1] == list(range(7))
     assert copied != first
+    (only,) = (tmp_path / "copied" / "wandb").iterdir()
+    assert only.name.endswith(copied)
+    assert len(list((tmp_path / "moved" / "wandb").glob(f"*-{first}"))) == (1 if mode == "offline" else 2)
     assert log(tmp_path / "moved", 3, 7) == first
     assert log(tmp_path / "copied", 3, 8) == copied
+
+
+def test_a_run_reached_by_a_second_path_is_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bind mount, which needs root: a link that `resolve` does not follow. Hard links of the files in a
+    folder of its own are a copy, as a backup makes them.
+    """
+    run, mounted, backup = (tmp_path / name for name in ("run", "mounted", "backup"))
+    run.mkdir()
+    write_json(run / "logger.json", {"logger": "wandb", "id": "x1", "folder": str(run)})
+    mounted.symlink_to(run)
+    shutil.copytree(run, backup, copy_function=os.link)
+    monkeypatch.setattr(Path, "resolve", Path.absolute)
+    assert not loggers._is_copy(mounted)
+    assert loggers._is_copy(backup)
 
 
 def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hardware.bus.shield import shielded
-from robo_rl.conf.train import TrainConfig
+from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.cli.stopped import UNITS
+from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.files.state_io import save_state
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import RunDir
@@ -37,19 +41,39 @@ def test_first_signal_requests_and_second_interrupts(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_second_signal_names_the_checkpoint_that_is_kept(tmp_path: Path) -> None:
-    """Before the first checkpoint there is none."""
-    with RunDir.create(tmp_path / "run", TrainConfig(data="data", out="run")) as run:
-        for words in ("nothing was saved yet in", "saved step 40 in"):
-            with pytest.raises(KeyboardInterrupt, match=words):
-                stopped_twice(run)
-            with run.new_checkpoint(40) as folder:
-                save_state(folder, {})
+@pytest.mark.parametrize("verb", ["train", "pretrain", "finetune", "distill"])
+def test_a_second_signal_names_the_checkpoint_that_is_kept(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first checkpoint there is none; after the first log line the same command is refused
+    without resume=true.
+    """
+    out, saved = tmp_path / "run", False
+
+    def main(config: Any) -> None:
+        with RunDir.create(out, config, resume=config.resume) as run:
+            if saved:
+                with run.new_checkpoint(40) as folder:
+                    save_state(folder, {})
+            stopped_twice(run)
+
+    module, function = VERBS[verb].target.split(":")
+    monkeypatch.setattr(import_module(module), function, main)
+    words = [verb, f"out={out}", "teacher=x" if verb == "distill" else "base=x"]
+    words = words if verb in ("distill", "finetune") else [verb, f"out={out}", "data=x"]
+    assert robo_rl(words) == 130
+    again = "the same command with resume=true starts it again"
+    assert capsys.readouterr().err.endswith(f"stopped; nothing was saved yet in {out}; {again}.\n")
+    saved = True
+    assert robo_rl([*words, "resume=true"]) == 130
+    kept = f"saved {UNITS[verb]} 40 in {out}; the same command with resume=true continues it"
+    assert capsys.readouterr().err.endswith(f"stopped; {kept}.\n")
 
 
 def stopped_twice(run: RunDir) -> None:
     """A training that is stopped at once."""
-    with resumable(run, total=50, label="train", unit="step"):
+    with resumable(run, total=50, label="train", unit="step") as session:
+        session.metrics.log(0, {"loss": 1.0})
         signal.raise_signal(signal.SIGINT)
         time.sleep(SAME_S + 0.1)
         signal.raise_signal(signal.SIGINT)

@@ -176,6 +176,7 @@ def _lead(
         def save_average(folder: Path) -> None:
             check_weights(
                 trainer.average.state_dict(),
+                run,
                 f"Lower lr={config.lr:g}, or look for NaN in the data (robo-rl data validate).",
             )
             save_policies(folder, trainer.average, data, note | {"steps": trainer.step})

@@ -28,6 +28,7 @@ from robo_rl.apps.tuning.training_lanes import check_curriculum
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.state_io import has_state
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.episodes.schema import DatasetMeta
@@ -37,7 +38,7 @@ from robo_rl.rl.loop import check_steps_left
 from robo_rl.rl.mix import used_fractions
 from robo_rl.runs.device import pick_device, run_device
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, unread_in
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.run_dir import PROGRESS, RunDir
 from sim.registry import same_task
 
 MANY_LANES, OFTEN = 256, 10  # environments, and steps of all of them between evaluations; see `too_often`
@@ -154,9 +155,9 @@ def too_often(config: FinetuneVerb) -> str:
 
 def check_progress_fits(config: FinetuneVerb, base: SavedPolicy) -> None:
     """Raise ConfigError or CheckpointError if the run learns progress and its demonstrations teach none:
-    before anything is created.
+    before anything is created. A resumed run whose model is kept needs none.
     """
-    if config.method.progress_weight == 0.0:
+    if config.method.progress_weight == 0.0 or (config.resume and has_state(Path(config.out) / PROGRESS)):
         return
     told = INSTRUCTION in base.obs_spec
     check_taught(config.method, base, EpisodeStore(str(config.demos), complete_only=True, tell_task=told))

@@ -42,7 +42,7 @@ from robo_rl.apps.tuning.training_lanes import (
     recorded_lanes,
 )
 from robo_rl.apps.tuning.warm_start import start_from
-from robo_rl.apps.tuning.watch import TrainingWatch
+from robo_rl.apps.tuning.watch import DIVERGED, TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
@@ -60,8 +60,6 @@ from robo_rl.runs.run_dir import RunDir
 from sim.registry import has_dense_reward, make_env
 from sim.vec.on_device import env_on
 
-DIVERGED = "Lower method.learner.lr_actor and .lr_critic, or look for NaN in the environment's rewards."
-
 
 def run_method(
     config: FinetuneVerb,
@@ -71,11 +69,12 @@ def run_method(
     actors: OpenFleet | None = None,
     keep_last: bool = False,
     successor: Successor | None = None,
+    diverged: str = DIVERGED,
 ) -> TuningResult:
     """Train one method in `run`; a resumed run continues from its last checkpoint.
 
     actors: starts actors that hold the environments; None: they are in this process. keep_last: keep the last
-    policy, without evaluations and without a comparison. successor: see `compared`.
+    policy, without evaluations and without a comparison. successor: see `compared`. diverged: advice on NaN.
     """
     total = config.env_steps or method.env_steps
     method = in_training(config, method)
@@ -158,7 +157,7 @@ def run_method(
             checkpoint_every=config.checkpoint_every,
             due=training.learned_without_steps,
             savable=training.savable,
-            extra=training.save_current,
+            extra=lambda folder: training.save_current(folder, run, diverged),
         )
     if isinstance(tuning.tuner.collector, RemoteCollector):
         print(write_actors(tuning.tuner.collector, run))
@@ -331,9 +330,9 @@ class _Training:
         of_base = min(self.step, lanes * math.ceil(self.method.base_steps / lanes))
         return {"base": of_base, "training": self.step - of_base}
 
-    def save_current(self, checkpoint: Path) -> None:
-        """Save the policy of this step in a checkpoint. Raises RoboRLError if weights are NaN."""
-        check_weights(self.tuner.learner.weights(), DIVERGED)
+    def save_current(self, checkpoint: Path, run: RunDir, diverged: str) -> None:
+        """Save the policy of this step in a checkpoint of `run`. Raises RoboRLError if weights are NaN."""
+        check_weights(self.tuner.learner.weights(), run, diverged)
         curve, scale = self.curve, self.tuning.noise_scale
         steps = self.spent | {"selection": curve.selection_steps}
         note = train_note(self.config, self.method, steps, scale, curve.train_cpu_s)

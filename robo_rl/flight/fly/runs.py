@@ -23,6 +23,7 @@ from robo_rl.flight.rows import FlyRow
 from robo_rl.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.progress import progress
+from robo_rl.runs.resumable import how_to_continue
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
@@ -79,9 +80,9 @@ def train_inside(config: FlyConfig, *, resume: bool) -> None:
     try:
         train_run(replace(config, resume=resume and (run.path / "run.json").is_file()))
     except KeyboardInterrupt as stop:
-        if run.latest() is not None:
-            raise
-        ending = f"nothing was saved yet in {run.path}; the same command with resume=true starts it again"
+        ending = how_to_continue(run)
+        if run.latest() is None:
+            ending = f"nothing was saved yet in {run.path}; the same command with resume=true starts it again"
         raise KeyboardInterrupt(ending) from stop
 
 

@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+from policies.checkpoint import load_policy
 from robo_rl.apps import train
 from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import RoboRLError
+from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.resumable import check_weights
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.conftest import train_config
 from tests.apps.training.test_learn_from import dataset
 
 
-def test_nan_is_found_in_nested_weights_alone() -> None:
+def test_nan_is_found_in_nested_weights_alone(tmp_path: Path) -> None:
     """Infinite numbers, such as limits, and whole ones are no sign of a divergence."""
     good = {"actor": {"bias": torch.tensor([1.0, torch.inf]), "count": torch.tensor([3])}, "step": 4}
-    check_weights(good, "Lower it.")
-    with pytest.raises(RoboRLError, match=r"weights \(bias\) are NaN\. .* is kept\. Lower it\."):
-        check_weights(good | {"critic": {"bias": torch.tensor([1.0, torch.nan])}}, "Lower it.")
+    bad = good | {"critic": {"bias": torch.tensor([1.0, torch.nan])}}
+    run = RunDir(tmp_path / "run")
+    check_weights(good, run, "Lower it.")
+    said = r"weights \(critic\.bias\) are NaN and were not saved\. Lower it\. Nothing was saved yet\.$"
+    with pytest.raises(RoboRLError, match=said):
+        check_weights(bad, run, "Lower it.")
+
+
+def check_kept(run: Path, said: str) -> None:
+    """The message names a policy that can be loaded, and whose weights are finite."""
+    (named,) = re.findall(r"The policy of step \d+ is (\S+)\.\s*$", said)
+    assert named.startswith(f"{run}@")
+    policy = load_policy(find_policy(named))
+    assert isinstance(policy, nn.Module)
+    assert all(weights.isfinite().all() for weights in policy.parameters())
+    assert not RunDir(run).policy.exists()
 
 
 def test_a_diverged_base_is_not_saved(tmp_path: Path) -> None:
     """Also between two looks at the loss."""
     data, out = dataset(tmp_path / "data", (True, True)), tmp_path / "run"
     few = {"steps": 20, "checkpoint_every": 1, "log_every": 20, "lr": 1e20}
-    with pytest.raises(RoboRLError, match=r"are NaN\. .* Lower lr=1e\+20, or look for NaN in the data"):
+    with pytest.raises(
+        RoboRLError, match=r"are NaN .* Lower lr=1e\+20, or look for NaN in the data"
+    ) as caught:
         train.main(train_config(data, out, **few))
-    assert RunDir(out).latest() is not None
-    assert not RunDir(out).policy.exists()
+    check_kept(out, str(caught.value))
+
+
+def test_a_base_that_diverges_before_its_first_checkpoint_names_none(tmp_path: Path) -> None:
+    data, out = dataset(tmp_path / "data", (True, True)), tmp_path / "run"
+    few = {"steps": 30, "checkpoint_every": 10, "log_every": 30, "lr": 1e20}
+    with pytest.raises(RoboRLError, match=r"are NaN .* Nothing was saved yet\.$"):
+        train.main(train_config(data, out, **few))
+    assert RunDir(out).latest() is None
 
 
 def test_a_diverged_fine_tuning_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +68,5 @@ def test_a_diverged_fine_tuning_is_not_saved(tmp_path: Path, capsys: pytest.Capt
     out = tmp_path / "run"
     assert main(["finetune", "env=gym/Pendulum-v1", "method=sac", f"out={out}", *few]) != 0
     said = capsys.readouterr().err
-    assert "are NaN. They were not saved; a checkpoint from before is kept. Lower method.learner" in said
-    assert RunDir(out).latest() is not None
-    assert not RunDir(out).policy.exists()
+    assert "are NaN and were not saved. Lower method.learner.lr_actor" in said
+    check_kept(out, said)

@@ -282,6 +282,47 @@ def test_second_residual_corrects_the_imitating_base(
     assert "imitation: 1/2" in capsys.readouterr().out
 
 
+def test_a_diverged_stage_gives_advice_that_auto_accepts(
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It refuses the learning rates of its methods."""
+    recipe = stages.stage_method
+
+    def too_fast(name: str) -> MethodConfig:
+        method = recipe(name)
+        method.learner.lr_actor = method.learner.lr_critic = 1e38
+        return method
+
+    monkeypatch.setattr(stages, "stage_method", too_fast)
+    assert finetune(base, tmp_path / "run") != 0
+    said = capsys.readouterr().err
+    assert "are NaN and were not saved. Look for NaN in the environment's rewards, or choose a method" in said
+
+
+def test_a_stopped_stage_does_not_hide_those_before_it(
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The second Ctrl-C before the first checkpoint of the second stage."""
+    real, calls = stages.run_method, list[int]()
+
+    def stopped(*arguments: Any, **options: Any) -> TuningResult:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(stages, "run_method", stopped)
+    assert finetune((Path("none"), base[1]), tmp_path / "run") == 130
+    said = capsys.readouterr().err
+    assert f"saved the stages so far in {tmp_path / 'run'}; the same command with resume=true" in said
+
+
 @pytest.mark.parametrize(("successes", "kept"), [(8, True), (2, False)])
 def test_an_imitation_becomes_the_best_unless_it_is_clearly_worse(successes: int, kept: bool) -> None:
     """8 of 20 after 10 of 20 may be chance; 2 of 20 is not. Unknown success is never better."""

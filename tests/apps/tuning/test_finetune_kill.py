@@ -18,7 +18,8 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
-from robo_rl.apps.tuning import comparison, evaluations, loop, report, start, stores
+from robo_rl.apps.tuning import check, comparison, evaluations, loop, report, start, stores
+from robo_rl.apps.tuning.rewards import progress
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
@@ -170,13 +171,23 @@ def test_with_a_reward_for_progress_resumes_to_the_same_bits(
         made.method.progress_weight, made.method.mix = 0.5, MixConfig(online=0.5, demo=0.5)
         return made
 
+    taught, read = check.check_taught, list[int]()  # it reads every demonstration
+
+    def counted(*arguments: Any) -> None:
+        read.append(1)
+        taught(*arguments)
+
+    for module in (check, progress):
+        monkeypatch.setattr(module, "check_taught", counted)
     assert finetune.main(verb(tmp_path / "whole")) == 0
+    assert len(read) == 1
     where, name, call, after = DEATHS[death]
     with monkeypatch.context() as patch:
         patch.setattr(where, name, dying(getattr(where, name), call, after))
         with pytest.raises(Killed):
             finetune.main(verb(tmp_path / "run"))
     assert finetune.main(verb(tmp_path / "run", resume=True)) == 0
+    assert len(read) == 2  # not of the resumed run, which keeps its model
     same_run(tmp_path / "whole", tmp_path / "run")
     note = json.loads((tmp_path / "run" / "results.json").read_text())["progress"]
     assert note["episodes"] == 2

@@ -30,6 +30,7 @@ from robo_rl.apps.tuning.start import (
     training_episode_limit,
     with_planning_interval,
 )
+from robo_rl.apps.tuning.watch import DIVERGED_IN_AUTO
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import read_json, write_json
@@ -239,7 +240,9 @@ class _AutoRun:
         # base and demos may be inside the run, which may have been moved
         free = free_keys("finetune") | {"base", "demos"}
         run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
-        outcome = run_method(inner, inner.method, start.policy, run, keep_last=True)
+        outcome = run_method(
+            inner, inner.method, start.policy, run, keep_last=True, diverged=DIVERGED_IN_AUTO
+        )
         self.curve.train_cpu_s += outcome.curve.train_cpu_s
         self.steps.add(outcome.steps)
         self.recorded.append(run.episodes)

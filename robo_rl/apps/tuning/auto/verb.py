@@ -19,6 +19,7 @@ from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base, with_planning_interval
 from robo_rl.apps.tuning.stores import check_replayed
+from robo_rl.apps.tuning.watch import DIVERGED_IN_AUTO
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
@@ -27,6 +28,7 @@ from robo_rl.core.settings import free_keys
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.resumable import how_to_continue
 from robo_rl.runs.run_dir import RunDir
 
 FEWEST_LANES, MOST_LANES = 16, 64  # environments of `residual_lanes`, which was measured with 16 and 32
@@ -83,7 +85,10 @@ def finetune_auto(config: FinetuneVerb) -> int:
         keep_tuning_inputs(run, config)
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
-        report(config, base, train(config, base, run), run)
+        try:
+            report(config, base, train(config, base, run), run)
+        except KeyboardInterrupt as stop:  # of a stage, which knows nothing of those before it
+            raise KeyboardInterrupt(how_to_continue(run, "step")) from stop
     return 0
 
 
@@ -97,11 +102,11 @@ def train_in_lanes(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Tuni
     if memory_shape(base) is not None:  # datasets hold no memory
         method.mix = MixConfig()
     if not isinstance(base, GenerativePolicy) or _sees_pictures(config):  # records would draw every picture
-        return run_method(config, method, base, run)
+        return run_method(config, method, base, run, diverged=DIVERGED_IN_AUTO)
     recording = replace(config, record="success" if config.record == "none" else config.record)
 
     def successor() -> tuple[SavedPolicy, float] | None:
         made = imitate(base, config.demos, [run.episodes], run.path / "imitation", config.seed)
         return None if made is None else (with_planning_interval(made[0], base.execute), made[1])
 
-    return run_method(recording, method, base, run, successor=successor)
+    return run_method(recording, method, base, run, successor=successor, diverged=DIVERGED_IN_AUTO)

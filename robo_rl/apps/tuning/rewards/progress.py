@@ -56,7 +56,7 @@ class ProgressRun:
         if kept is not None and has_state(kept):
             model, report = read_progress(kept)
         else:
-            check_taught(method, base, demos)
+            check_compatible(base, demos.spec, str(demos.path))
             gripper = gripper_index(method, demos)
             episodes = labelled_episodes(demos, acting, gripper, views.critic, device)
             model, report = fit_progress(episodes, generator("progress", self.seed))
@@ -101,7 +101,7 @@ def check_progress(method: MethodConfig, given: bool) -> None:
 
 def check_taught(method: MethodConfig, base: SavedPolicy, demos: EpisodeStore) -> None:
     """Raise ConfigError or CheckpointError for demonstrations from which no progress can be learned with this
-    base.
+    base. It reads all of them, so a run calls it once, before its folder is made.
     """
     check_compatible(base, demos.spec, str(demos.path))
     gripper_index(method, demos)
