@@ -351,11 +351,11 @@ def test_data_import_maps_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Give env= or robot=, not both"):
         data_import.main(DataImportConfig(source, "y", ENV, robot="sim_arm"))
     with pytest.raises(ConfigError, match="Name the array of the buffer x for each key: keys="):
-        data_import.contract(DataImportConfig("x", "y"))
+        data_import.contract(DataImportConfig("x", "y"), [])
     with pytest.raises(ConfigError, match="Name the array"):
-        data_import.contract(DataImportConfig("x", "y", ENV))
+        data_import.contract(DataImportConfig("x", "y", ENV), [])
     named = ["state:data/s", "action:data/a"]
-    spec, keys = data_import.contract(DataImportConfig(source, "y", ENV, keys=named))
+    spec, keys = data_import.contract(DataImportConfig(source, "y", ENV, keys=named), [])
     assert (spec.name, keys) == (ENV, {"state": "data/s", "action": "data/a"})
 
 

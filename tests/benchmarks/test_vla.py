@@ -42,9 +42,8 @@ def test_each_task_is_told_its_opposite_and_measured_once(
         settings["out"].write_text(json.dumps(report))
 
     monkeypatch.setattr(module, "verb", verb)
-    args = Namespace(
-        suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None, workers=0, eval_seed=0
-    )
+    args = Namespace(suite="mt6", name="vla", checkpoint=7, bases=None, eval_seed=0)
+    args.episodes_per_task, args.most_steps, args.workers = 2, None, 0
     outcomes = module.Measurement(args, tmp_path).other_instruction()
     assert outcomes == {task: [True, False] for task in SUITES["mt6"]}
     for task, instruction in told.items():

@@ -38,6 +38,7 @@ LANES = 2
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy task under every environment name, with its human."""
     monkeypatch.setattr(remote, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+    monkeypatch.setattr("robo_rl.apps.tuning.compose.has_expert", lambda *_: True)
     monkeypatch.setattr("robo_rl.apps.tuning.compose.make_expert", lambda *_: Human())
 
 
