@@ -61,7 +61,6 @@ def test_a_base_that_diverges_before_its_first_checkpoint_names_none(tmp_path: P
 
 
 def test_a_diverged_fine_tuning_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("gymnasium", reason="needs Gymnasium: pip install 'robo-rl[sim]'")
     few = ["env_steps=120", "method.base_steps=40", "method.burn_in=0", "method.learner.hidden=[8]"]
     few += ["checkpoint_every=1", "num_envs=1", "num_workers=0", "eval_episodes=1", "final_episodes=1"]
     few += ["method.learner.lr_actor=1e38", "method.learner.lr_critic=1e38", "max_episode_steps=10"]
