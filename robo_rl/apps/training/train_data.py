@@ -153,7 +153,7 @@ class TrainData:
         """Tasks that are instructions, because none were recorded as observations."""
         return sorted({episode.meta.task for episode in self.episodes if episode.tells_task})
 
-    def told_sentence(self) -> str:
+    def task_instruction_sentence(self) -> str:
         """Sentence on episodes whose task is their instruction; empty if all have a recorded one."""
         if not (texts := self.told):
             return ""

@@ -56,10 +56,10 @@ def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
     batch = WindowDataset(folder, WindowSpec(1, 2), tuple(told.spec.obs)).gather(range(8))
     for state, words in zip(batch["state"], batch[INSTRUCTION], strict=True):
         assert to_text(words[0].numpy()) == TASKS[int(state[0, 0])]
-    assert "'close the drawer', 'open the drawer'" in told.told_sentence()
+    assert "'close the drawer', 'open the drawer'" in told.task_instruction_sentence()
     plain = TrainData.select(str(folder), "unfailed")
     assert set(plain.spec.obs) == set(EpisodeStore(folder).spec.obs) == {"state", "image.view"}
-    assert not plain.told_sentence()
+    assert not plain.task_instruction_sentence()
     relabel_episodes(folder, [0], task="pull the drawer")
     assert TrainData.select(str(folder), "unfailed", tell_task=True).fingerprint() != told.fingerprint()
 
