@@ -18,7 +18,7 @@ from robo_rl.apps.tuning.stores import build_stores, feature_dim, store_widths
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import DatasetWriter, EpisodeStore
-from tests.apps.tuning.test_method_configs import method
+from tests.apps.tuning.methods.toy_sessions import method
 from tests.data.recordings import STATE_ENV, action, obs
 from tests.hardware.arm_descriptions import NAMES
 from tests.hardware.recording.made import S_NS, Said, commands, record, states
