@@ -14,7 +14,7 @@ from robo_rl.conf.finetune import ON_POLICY
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.host_reads import HostReads
-from tests.apps.tuning.methods.toy_sessions import LANES, METHODS, session, small
+from tests.apps.tuning.methods.toy_sessions import LANES, METHODS, WITH_BASE, session, small
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
 
@@ -107,13 +107,11 @@ def test_method_trains_end_to_end(name: str, demos: EpisodeStore, monkeypatch: p
     assert chunk.abs().max() <= 1.0
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("resip", "calql_offline")])
+@pytest.mark.parametrize("name", [name for name in WITH_BASE if name != "resip"])
 def test_method_starts_as_its_base(name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Step 0 equals the base bit for bit, at zero noise for origin zero."""
     built, env, base = session(small(name), demos, monkeypatch)
     env.close()
-    if isinstance(base, DirectPolicy):
-        return  # starts at u = 0 by itself: there is no base
     obs, noise = {"state": torch.rand(5, base.obs_steps, 2)}, torch.randn(5, base.chunk, 1)
     start = torch.zeros_like(noise) if getattr(built.tuner.learner.map, "origin", "") == "zero" else noise
     assert torch.equal(built.policy.sample(obs, noise), base.sample(obs, start))

@@ -6,6 +6,7 @@ from copy import deepcopy
 from functools import cache
 
 import pytest
+import yaml
 
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
@@ -23,6 +24,9 @@ from tests.rl.worlds import SPEC, make_env
 FILES = sorted((CONF / "method").glob("*.yaml"))
 # `auto` runs others; `ppo_tokens` is trained in tests/apps/tuning/test_vla_methods.py
 METHODS = [path.stem for path in FILES if path.stem not in ("auto", "ppo_tokens")]
+# Read as they stand, because composing all settings takes too long while tests are collected.
+MAPS = {name: yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())["map"] for name in METHODS}
+WITH_BASE = [name for name, action_map in MAPS.items() if action_map["kind"] != "direct"]
 LANES = 3
 
 
