@@ -1,45 +1,40 @@
-"""`method=auto`: stages or many lanes train within the steps of the run, and the best policy is saved."""
+"""`method=auto` in few environments: stages train within the steps of a run, and the best policy is saved."""
 
 from __future__ import annotations
 
-import copy
-import json
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
 pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
 
 from policies.base.generative import GenerativePolicy
-from policies.checkpoint import load_policy, save_policy
+from policies.checkpoint import load_policy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning import comparison, loop, report, start, stores, training_lanes
-from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
+from robo_rl.apps.tuning import comparison
+from robo_rl.apps.tuning.auto import plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
+from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
-from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.probe import Probe
-from robo_rl.eval.race import Played, Race
-from robo_rl.eval.stats import MeanReturn, SuccessRate
+from robo_rl.eval.race import Played
+from robo_rl.eval.stats import MeanReturn, SuccessRate, pooled
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.runs.learning_curve import LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.run_dir import RunDir
+from tests.apps.tuning.auto.auto_runs import TOTAL, Base, finetune, last_success_is, note, races, record_all
 from tests.policies.small import flow_policy
-from tests.rl.worlds import SPEC, make_env
-
-TOTAL = 360
+from tests.rl.worlds import SPEC
 
 
 @pytest.fixture(scope="module")
-def reach(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """(demonstrations, base policy) of a real task, barely trained."""
     folder = tmp_path_factory.mktemp("auto")
     data, out = folder / "data", folder / "base"
@@ -51,103 +46,9 @@ def reach(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return data, out
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(demonstrations, base policy) of the toy task, whose base plans less often than steering."""
-    folder = tmp_path_factory.mktemp("toy")
-    writer = DatasetWriter.create(folder / "data", SPEC)
-    for position in (1.0, 2.0, 3.0):
-        with writer.episode() as episode:
-            for _ in range(6):
-                episode.add({"state": np.array([position, 1.0], np.float32)}, np.ones(1, np.float32))
-            episode.commit(success=True)
-    save_policy(folder / "base" / "policy", with_planning_interval(flow_policy(SPEC), 4))
-    return folder / "data", folder / "base"
-
-
-@pytest.fixture
-def base(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """Factory of the toy task under every environment name."""
-    for module in (plan, stages, comparison, start, loop, report):
-        monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-    for module in (loop, stores):
-        monkeypatch.setattr(module, "has_dense_reward", lambda *_: False)
-    return made
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small networks, short stages."""
-    recipe = cache(plan.stage_method)  # hydra takes a tenth of a second to compose one
-
-    def shrunk(name: str) -> MethodConfig:
-        method = copy.deepcopy(recipe(name))
-        if name == "auto":
-            return method
-        method.learner.hidden, method.burn_in = [16], min(method.burn_in, 20)
-        method.env_steps, method.replay_capacity = min(method.env_steps, 120), 1000
-        return method
-
-    for module in (plan, stages, verb):
-        monkeypatch.setattr(module, "stage_method", shrunk)
-    monkeypatch.setattr(plan, "LEAST_STEPS", 40)
-    monkeypatch.setattr(imitation, "UPDATES", 20)
-
-
-def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
-    """The verb, in this process."""
-    usual = (
-        f"env_steps={TOTAL}",
-        "num_envs=4",
-        "eval_every=120",
-        "eval_episodes=2",
-        "final_episodes=4",
-        "max_episode_steps=40",
-        "checkpoint_every=80",
-    )
-    given = {word.partition("=")[0] for word in more}
-    words = [word for word in usual if word.partition("=")[0] not in given]
-    where = (f"base={base[1]}", f"demos={base[0]}".replace("demos=none", "demos=null"), f"out={out}")
-    return robo_rl(["finetune", *where, *words, *more])
-
-
-def record_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also record failures: so few steps have no success. They are not imitated, but can be merged."""
-    recorded = training_lanes.Recorded
-
-    def keeping(*arguments: Any, **settings: Any) -> Any:
-        return recorded(*arguments, **settings | {"keep_all": True})
-
-    monkeypatch.setattr(training_lanes, "Recorded", keeping)
-
-
-def note(out: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((out / "policy" / "policy.json").read_text())["train"]
-    return data
-
-
-def last_success_is(monkeypatch: pytest.MonkeyPatch, *rates: SuccessRate) -> None:
-    """Set the success of the stages' last training episodes, in order."""
-    remaining = iter(rates)
-    monkeypatch.setattr(stages, "last_success", lambda _: next(remaining))
-
-
-def races(monkeypatch: pytest.MonkeyPatch, first: tuple[bool, ...], second: tuple[bool, ...]) -> list[int]:
-    """Set the outcome of every race; returns the steps that the races were given."""
-    given: list[int] = []
-
-    def raced(*arguments: Any) -> Race:
-        given.append(arguments[3])
-        return Race(first, second, 7)
-
-    monkeypatch.setattr(stages, "race_of", raced)
-    monkeypatch.setattr(comparison, "race_of", raced)
-    return given
-
-
 @pytest.mark.long
 def test_every_step_of_a_real_run_is_within_its_limit(
-    reach: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reach: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two rounds on a real task: what trains and what chooses together stays within env_steps=, and at most
     15 % chooses.
@@ -161,7 +62,7 @@ def test_every_step_of_a_real_run_is_within_its_limit(
     assert [stage["env_steps"] for stage in found["stages"] if "residual" in stage["name"]] == [848, 852]
 
 
-def test_without_demonstrations_steering_comes_first(base: tuple[Path, Path], tmp_path: Path) -> None:
+def test_without_demonstrations_steering_comes_first(base: Base, tmp_path: Path) -> None:
     """Its 120 steps, then a residual on the better of steering and the base."""
     assert finetune((Path("none"), base[1]), tmp_path / "run") == 0
     found = read_json(tmp_path / "run/results.json")
@@ -170,7 +71,7 @@ def test_without_demonstrations_steering_comes_first(base: tuple[Path, Path], tm
     assert found["env_steps"] <= TOTAL
 
 
-def course_of(base: tuple[Path, Path], out: Path) -> stages._AutoRun:
+def course_of(base: Base, out: Path) -> stages._AutoRun:
     """A run of 4,000 steps that is about to begin."""
     config = FinetuneVerb(out=str(out), base=str(base[1]), num_envs=4, method=plan.stage_method("auto"))
     policy = load_policy(base[1] / "policy")
@@ -180,7 +81,7 @@ def course_of(base: tuple[Path, Path], out: Path) -> stages._AutoRun:
 
 @pytest.mark.parametrize(("solved", "kept"), [(23, True), (12, False)])
 def test_steering_takes_the_place_of_the_base_by_the_base_s_own_episodes(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved: int, kept: bool
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved: int, kept: bool
 ) -> None:
     """A success of 13 of 24 exceeds that of the base with N(0, I), 41 of 104; the base itself, without noise
     and at its own planning interval, has 23 or 12 of 32.
@@ -195,7 +96,7 @@ def test_steering_takes_the_place_of_the_base_by_the_base_s_own_episodes(
     successes = iter([True] * solved + [False] * (32 - solved))
     monkeypatch.setattr(stages, "player", lambda *_: lambda _: Played(next(successes), 1))
     course = course_of(base, tmp_path)
-    monkeypatch.setattr(stages.RunDir, "create", lambda *_, **__: RunDir(tmp_path / "steering"))
+    monkeypatch.setattr(RunDir, "create", lambda *_, **__: RunDir(tmp_path / "steering"))
     course.steer()
     assert (course.best.policy is course.next.policy is course.base) is kept
     assert course.best.rate == (SuccessRate(23, 32) if kept else SuccessRate(13, 24))
@@ -203,7 +104,7 @@ def test_steering_takes_the_place_of_the_base_by_the_base_s_own_episodes(
 
 
 def test_own_episodes_of_the_base_count_and_are_run_once(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They fit into the given steps even at full length (6), and a resumed run reads them."""
     first, again = course_of(base, tmp_path), course_of(base, tmp_path)
@@ -220,7 +121,7 @@ def test_own_episodes_of_the_base_count_and_are_run_once(
 
 
 def test_training_stops_at_the_target_success(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No imitation and no second round after 98 of 100 training episodes; 9 of 9 say too little."""
     monkeypatch.setattr(plan, "ROUND_STEPS", 120)
@@ -232,10 +133,7 @@ def test_training_stops_at_the_target_success(
 
 
 def test_the_base_is_kept_if_nothing_beats_it(
-    base: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its weights and its own noise."""
     last_success_is(monkeypatch, *[SuccessRate(0, 40)] * 3)
@@ -247,10 +145,7 @@ def test_the_base_is_kept_if_nothing_beats_it(
 
 
 def test_second_residual_corrects_the_imitating_base(
-    base: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two rounds: successes of the first and the demonstrations train a new base and are replayed. The last
     imitation wins a tie.
@@ -283,13 +178,10 @@ def test_second_residual_corrects_the_imitating_base(
 
 
 def test_a_diverged_stage_gives_advice_that_auto_accepts(
-    base: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It refuses the learning rates of its methods."""
-    recipe = stages.stage_method
+    recipe = plan.stage_method
 
     def too_fast(name: str) -> MethodConfig:
         method = recipe(name)
@@ -303,19 +195,16 @@ def test_a_diverged_stage_gives_advice_that_auto_accepts(
 
 
 def test_a_stopped_stage_does_not_hide_those_before_it(
-    base: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second Ctrl-C before the first checkpoint of the second stage."""
-    real, calls = stages.run_method, list[int]()
+    calls: list[int] = []
 
     def stopped(*arguments: Any, **options: Any) -> TuningResult:
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(*arguments, **options)
+        return run_method(*arguments, **options)
 
     monkeypatch.setattr(stages, "run_method", stopped)
     assert finetune((Path("none"), base[1]), tmp_path / "run") == 130
@@ -340,8 +229,8 @@ def test_a_success_is_better_than_any_return_without_one() -> None:
 
 def test_counts_of_episodes_are_kept() -> None:
     """65 of 114 stays 65 of 114 when it is passed on, and adds up with the next stage's episodes."""
-    assert stages.pooled(SuccessRate(65, 114), None) == SuccessRate(65, 114)
-    assert stages.pooled(SuccessRate(65, 114), SuccessRate(5, 6)) == SuccessRate(70, 120)
+    assert pooled(SuccessRate(65, 114), None) == SuccessRate(65, 114)
+    assert pooled(SuccessRate(65, 114), SuccessRate(5, 6)) == SuccessRate(70, 120)
     history = TrainingHistory()
     for i in range(114):
         history.add(i < 65, 10, float(i < 65), of_base=False, progress=0.9)
@@ -349,7 +238,7 @@ def test_counts_of_episodes_are_kept() -> None:
 
 
 def test_a_stage_judges_its_base_without_bias(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the training episodes that had time to fail, not by all that ended."""
     monkeypatch.setattr(comparison.TrainingEpisodes, "measures", lambda _: {"base": SuccessRate(5, 9)})
@@ -367,7 +256,7 @@ def test_a_stage_judges_its_base_without_bias(
     ],
 )
 def test_weak_base_gets_residual_far(
-    base: tuple[Path, Path],
+    base: Base,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     rate: SuccessRate | None,
@@ -382,7 +271,7 @@ def test_weak_base_gets_residual_far(
 
 
 def test_stopped_run_resumes_within_its_stage(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after the first residual, moved, resumed: the same policy and the same count of steps."""
     monkeypatch.setattr(plan, "ROUND_STEPS", 150)
@@ -404,7 +293,7 @@ def test_stopped_run_resumes_within_its_stage(
 
 @pytest.mark.parametrize(("best_of", "steering"), [(20, True), (10, False)])
 def test_the_probe_chooses_and_its_steps_count(
-    best_of: int, steering: bool, base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    best_of: int, steering: bool, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its result is passed on: the better noise, with its success if the base plans as often as the probe. A
     second call reads the stored one.
@@ -429,111 +318,10 @@ def test_the_probe_chooses_and_its_steps_count(
     assert calls == [50]
 
 
-def test_method_settings_are_refused(
-    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_method_settings_are_refused(base: Base, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Settings that no recipe of `auto` uses are refused before anything is written."""
     assert finetune(base, tmp_path / "run", "method.learner.tau=0.1") == 2
     assert "method=steering" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="init=other continues the networks of one method"):
         verb.check_auto(FinetuneVerb(init="other", method=plan.stage_method("auto")))
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("perfect", [False, True])
-def test_many_environments_train_in_lanes(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, perfect: bool
-) -> None:
-    """By default 32 environments: every step is within env_steps, and a base that is beaten in the race, or
-    never fails, is kept.
-    """
-    if perfect:
-        monkeypatch.setattr(comparison.TrainingEpisodes, "perfect_base", lambda *_: True)
-    monkeypatch.setattr(comparison.TrainingEpisodes, "favour_policy", lambda _: False)
-    monkeypatch.setattr(comparison, "race", lambda *_: Race((False,), (True,), 7))
-    assert finetune(base, tmp_path / "run", "num_envs=0", "env_steps=1500") == 0
-    found = read_json(tmp_path / "run/results.json")
-    assert found["env_steps"] == sum(found["steps"].values()) <= 1500
-    # the imitation races against the trained policy, and the winner against each form of the base
-    assert found["steps"]["selection"] == (0 if perfect else 21)
-    assert (tmp_path / "run/imitation").exists() is not perfect
-    assert (found["steps"]["training"] == 0) is perfect
-    kept = "there is nothing to learn" if perfect else "the base 1/1"
-    assert kept in " ".join(found["decided_by"])
-    weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
-    assert weights[0] == weights[1]
-
-
-@pytest.mark.parametrize(
-    ("solves", "outdone", "kind"),
-    [(True, False, "generative"), (True, True, "residual"), (False, False, "residual")],
-)
-def test_in_lanes_the_imitation_is_kept_unless_it_is_worse(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solves: bool, outdone: bool,
-    kind: str,
-) -> None:  # fmt: skip
-    """It ties with the trained policy, perhaps below its training episodes, or loses; the winner then beats
-    the base.
-    """
-    monkeypatch.setattr(comparison.TrainingEpisodes, "outdo", lambda *_: outdone)
-    outcomes = iter([Race((solves,), (True,), 7), Race((True,) * 8, (False,) * 8, 7)])
-    monkeypatch.setattr(comparison, "race", lambda *_: next(outcomes))
-    monkeypatch.setattr(comparison.TrainingEpisodes, "favour_policy", lambda _: True)
-    assert finetune(base, tmp_path / "run", "num_envs=16", "env_steps=1500") == 0
-    assert load_policy(tmp_path / "run/policy").kind == kind
-    found = read_json(tmp_path / "run/results.json")
-    assert "the policy that imitates its successes" in found["decided_by"][1]
-    assert [(stage["name"], stage["env_steps"]) for stage in found["stages"][1:]] == [("imitation", 7)]
-    assert (found["stages"][1]["after"]["k"], found["stages"][1]["before"]["k"]) == (int(solves), 1)
-    assert (
-        found["curve"]["train_cpu_s"] > read_json(tmp_path / "run/imitation/cost.json")["train_cpu_s"] > 0.0
-    )
-    assert note(tmp_path / "run")["noise"] == 0.0
-
-
-@pytest.mark.parametrize("reason", ["hardly a failure", "pictures"])
-def test_in_lanes_imitation_needs_failures_and_cheap_records(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
-) -> None:
-    """A base with pictures is not recorded, because each record would draw them."""
-    if reason == "pictures":
-        monkeypatch.setattr(verb, "_sees_pictures", lambda _: True)
-    else:
-        monkeypatch.setattr(comparison.TrainingEpisodes, "good_enough", lambda _: True)
-    assert finetune(base, tmp_path / "run", "num_envs=16", "env_steps=1500") == 0
-    assert not (tmp_path / "run/imitation").exists()
-    assert (tmp_path / "run/episodes").exists() is (reason != "pictures")
-
-
-@pytest.mark.long
-def test_a_run_in_lanes_that_stops_in_its_imitation_resumes_there(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped while the new base learns, moved, resumed: the same policy and the same count of steps."""
-    given = ("num_envs=16", "env_steps=1500")
-    monkeypatch.setattr(comparison, "race", lambda *_: Race((True,) * 8, (False,) * 8, 7))
-    assert finetune(base, tmp_path / "whole", *given) == 0
-    train = imitation.train
-
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt("here")
-
-    monkeypatch.setattr(imitation, "train", stop)
-    assert finetune(base, tmp_path / "stopped", *given) == 130
-    monkeypatch.setattr(imitation, "train", train)
-    (tmp_path / "stopped").rename(tmp_path / "moved")
-    assert finetune(base, tmp_path / "moved", *given, "resume=true") == 0
-    runs = (tmp_path / "whole", tmp_path / "moved")
-    assert load_policy(runs[1] / "policy").kind == "generative"
-    weights = [(run / "policy/weights.safetensors").read_bytes() for run in runs]
-    assert weights[0] == weights[1]
-    assert note(runs[0])["steps"] == note(runs[1])["steps"]
-
-
-def test_number_of_environments(base: tuple[Path, Path]) -> None:
-    """32 for auto with demonstrations, 4 without, and what the user says."""
-    method = plan.stage_method("auto")
-    config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]), method=method)
-    assert verb.environments(config) == 32
-    assert verb.environments(replace(config, demos=None)) == 4
-    assert verb.environments(replace(config, num_envs=2)) == 2
