@@ -9,6 +9,7 @@ import shutil
 import socket
 import time
 from dataclasses import dataclass, field
+from importlib import util
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,7 +119,7 @@ def test_a_run_that_was_killed_twice_reaches_wandb_once(
     wandb = FakeWandb()
     monkeypatch.setattr(loggers, "import_module", lambda _: wandb)
     for first, last in ((0, 100), (60, 80), (60, 120)):
-        resumed = {"resume_step": 59, "resume_lines": 60} if first else {}
+        resumed: dict[str, Any] = {"resume_step": 59, "resume_lines": 60} if first else {}
         with Metrics(tmp_path, **resumed, logger="wandb") as metrics:
             for step in range(first, last):
                 metrics.log(step, {"loss": 1.0})
@@ -140,7 +141,7 @@ def test_a_copied_run_has_a_run_of_its_own(
     monkeypatch.setattr(loggers, "import_module", lambda _: wandb)
 
     def log(folder: Path, first: int, last: int) -> Any:
-        resumed = {"resume_step": 2, "resume_lines": 3} if first else {}
+        resumed: dict[str, Any] = {"resume_step": 2, "resume_lines": 3} if first else {}
         with Metrics(folder, **resumed, logger="wandb") as metrics:
             for step in range(first, last):
                 metrics.log(step, {"loss": 1.0})
@@ -201,6 +202,7 @@ def test_mlflow_continues_its_run_in_a_database(
 
     client = MlflowClient(database)
     experiment = client.get_experiment_by_name("pegs")
+    assert experiment is not None
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.run_id == read_json(tmp_path / "run" / "logger.json")["id"]
     assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
@@ -242,7 +244,7 @@ def test_training_continues_after_a_logger_fails(
 
 def test_missing_package_is_reported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the command that installs the package, and no folder is made."""
-    monkeypatch.setattr(loggers.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[wandb\]'"):
         RunDir.create(tmp_path / "run", _Config("wandb"))
     assert not (tmp_path / "run").exists()
