@@ -1,6 +1,4 @@
-"""Fine-tuning killed at critical moments resumes to the same bits. `test_finetune.py` does it once with a
-real process.
-"""
+"""Fine-tuning killed at critical moments resumes to the same bits; `finetune/` kills a real process, too."""
 
 from __future__ import annotations
 
@@ -18,12 +16,12 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
-from robo_rl.apps.tuning import check, comparison, evaluations, loop, report, start, stores
+from robo_rl.apps.tuning import check, evaluations, loop, report
 from robo_rl.apps.tuning.rewards import progress
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
-from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.data.store import DatasetWriter
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
@@ -34,17 +32,15 @@ from robo_rl.rl.on_policy.tuner import PpoTuner
 from robo_rl.rl.progress.model import fit_progress
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.tuning.dying import Killed, dying
+from tests.apps.tuning.killed_runs import Death, config, die, same_run, toy_task
 from tests.policies.small import flow_policy
-from tests.rl.worlds import SPEC, make_env
+from tests.rl.worlds import SPEC
 
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy task under every environment name."""
-    for module in (comparison, start, loop, report):
-        monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-    for other in (loop, stores):
-        monkeypatch.setattr(other, "has_dense_reward", lambda *_: False)
+    toy_task(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -54,48 +50,16 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config(base: Path, out: Path, **changes: Any) -> FinetuneVerb:
-    """40 steps of the base, a burn-in of two pieces, then 80 online; a checkpoint every 16, an evaluation
-    every 24.
-
-    Every episode of training is recorded.
-    """
-    method = MethodConfig(
-        name="residual",
-        env_steps=120,
-        base_steps=40,
-        burn_in=150,
-        replay_capacity=400,
-        guard_window=5,
-        map=MapConfig("residual"),
-        learner=LearnerConfig(hidden=[8], batch=8, actor="deterministic", gate=True),
-    )
-    small: dict[str, Any] = {
-        "out": str(out),
-        "base": str(base),
-        "method": method,
-        "num_envs": 2,
-        "eval_every": 24,
-        "eval_episodes": 3,
-        "final_episodes": 4,
-        "checkpoint_every": 16,
-        "record": "all",
-    }
-    return FinetuneVerb(**small | changes)
-
-
 @pytest.fixture(scope="module")
 def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kill") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        for module in (comparison, start, loop, report):
-            patch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
-        patch.setattr(loop, "has_dense_reward", lambda *_: False)
+        toy_task(patch)
         assert finetune.main(config(base, out)) == 0
     return out
 
 
-DEATHS: dict[str, tuple[Any, str, int, bool]] = {
+DEATHS: dict[str, Death] = {
     "before the first checkpoint": (FineTuner, "advance", 5, False),
     "in the base phase": (FineTuner, "advance", 12, False),
     "in the middle of the burn-in": (FineTuner, "_burn_in", 2, False),
@@ -111,7 +75,7 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 }
 
 
-DENOISING_DEATHS: dict[str, tuple[Any, str, int, bool]] = {
+DENOISING_DEATHS: dict[str, Death] = {
     "in the middle of a rollout": (PpoTuner, "advance", 30, True),
     "in the middle of an update": (PpoLearner, "_step", 5, True),
     "in an evaluation": (evaluations, "measure", 3, False),
@@ -119,9 +83,7 @@ DENOISING_DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 
 
 @pytest.mark.parametrize("death", DENOISING_DEATHS)
-def test_denoising_resumes_to_the_same_bits(
-    death: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_denoising_resumes_to_the_same_bits(death: str, base: Path, tmp_path: Path) -> None:
     """Promise 7 for learning inside the denoising, with one drawn step for each rollout and learned noise."""
     method = MethodConfig(
         name="flow_sde", env_steps=140, base_steps=0, burn_in=0, algorithm="denoising",
@@ -130,25 +92,15 @@ def test_denoising_resumes_to_the_same_bits(
         denoising=DenoisingConfig(random_step="rollout", noise_range=[0.1, 0.2]),
     )  # fmt: skip
     assert finetune.main(config(base, tmp_path / "whole", method=method)) == 0
-    where, name, call, after = DENOISING_DEATHS[death]
-    with monkeypatch.context() as patch:
-        patch.setattr(where, name, dying(getattr(where, name), call, after))
-        with pytest.raises(Killed):
-            finetune.main(config(base, tmp_path / "run", method=method))
+    die(config(base, tmp_path / "run", method=method), DENOISING_DEATHS[death])
     assert finetune.main(config(base, tmp_path / "run", method=method, resume=True)) == 0
     same_run(tmp_path / "whole", tmp_path / "run")
 
 
 @pytest.mark.parametrize("death", DEATHS)
-def test_resumed_equals_uninterrupted(
-    death: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_equals_uninterrupted(death: str, base: Path, whole: Path, tmp_path: Path) -> None:
     """Promise 7: weights and all logged values are equal bit for bit."""
-    where, name, call, after = DEATHS[death]
-    with monkeypatch.context() as patch:
-        patch.setattr(where, name, dying(getattr(where, name), call, after))
-        with pytest.raises(Killed):
-            finetune.main(config(base, tmp_path / "run"))
+    die(config(base, tmp_path / "run"), DEATHS[death])
     assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
     same_run(whole, tmp_path / "run")
 
@@ -171,7 +123,7 @@ def test_with_a_reward_for_progress_resumes_to_the_same_bits(
         made.method.progress_weight, made.method.mix = 0.5, MixConfig(online=0.5, demo=0.5)
         return made
 
-    taught, read = check.check_taught, list[int]()  # it reads every demonstration
+    taught, read = progress.check_taught, list[int]()  # it reads every demonstration
 
     def counted(*arguments: Any) -> None:
         read.append(1)
@@ -181,39 +133,13 @@ def test_with_a_reward_for_progress_resumes_to_the_same_bits(
         monkeypatch.setattr(module, "check_taught", counted)
     assert finetune.main(verb(tmp_path / "whole")) == 0
     assert len(read) == 1
-    where, name, call, after = DEATHS[death]
-    with monkeypatch.context() as patch:
-        patch.setattr(where, name, dying(getattr(where, name), call, after))
-        with pytest.raises(Killed):
-            finetune.main(verb(tmp_path / "run"))
+    die(verb(tmp_path / "run"), DEATHS[death])
     assert finetune.main(verb(tmp_path / "run", resume=True)) == 0
     assert len(read) == 2  # not of the resumed run, which keeps its model
     same_run(tmp_path / "whole", tmp_path / "run")
     note = json.loads((tmp_path / "run" / "results.json").read_text())["progress"]
     assert note["episodes"] == 2
     assert note["held_out_error"] > 0.0
-
-
-def recorded(run: Path) -> list[tuple[Any, ...]]:
-    """All recorded episodes, in order."""
-    return [
-        (e.number, e.meta.seed, e.success, e.obs("state").tolist(), e.action.tolist(), e.reward.tolist())
-        for e in EpisodeStore(run / "episodes")
-    ]
-
-
-def same_run(one: Path, other: Path) -> None:
-    assert recorded(one) == recorded(other)
-    assert len(recorded(one)) > 20
-    for name in ("policy/weights.safetensors", "metrics.jsonl"):
-        assert (one / name).read_bytes() == (other / name).read_bytes(), name
-    results = [json.loads((run / "results.json").read_text()) for run in (one, other)]
-    for result in results:
-        for name in ("train_cpu_s", "wall_s"):
-            result["curve"].pop(name)
-        for policy in ("policy", "base"):
-            del result[policy]["wall_s"], result[policy]["cpu_s"]
-    assert results[0] == results[1]
 
 
 STOPS: dict[str, tuple[Any, str, int, str]] = {
@@ -248,15 +174,10 @@ def test_stopped_and_resumed_equals_uninterrupted(
     same_run(whole, tmp_path / "run")
 
 
-def test_killed_at_the_last_step(
-    base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_the_last_step(base: Path, whole: Path, tmp_path: Path) -> None:
     """The last step has its checkpoint before its evaluation: a repeated evaluation is logged once."""
     run = config(base, tmp_path / "run", checkpoint_every=40)  # 120 steps are three of these
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "save_policy", dying(save_policy, 1))
-        with pytest.raises(Killed):
-            finetune.main(run)
+    die(run, DEATHS["before the policy is saved"])
     run.resume = True
     assert finetune.main(run) == 0
     same_run(whole, tmp_path / "run")
@@ -290,11 +211,14 @@ def test_killed_offline_resumes_from_the_last_checkpoint(
     assert finetune.main(offline(tmp_path / "whole", checkpoint_every=100)) == 0
     learn, pieces = FineTuner._learn_offline, list[int]()
     for call in (3, 1):  # in the third piece, and again in the only one that is left
-        with monkeypatch.context() as patch:
-            patch.setattr(FineTuner, "_learn_offline", dying(learn, call, after=True))
-            with pytest.raises(Killed):
-                finetune.main(offline(tmp_path / "run", checkpoint_every=100, resume=call == 1))
-    monkeypatch.setattr(FineTuner, "_learn_offline", lambda tuner, n: (pieces.append(n), learn(tuner, n)))
+        run = offline(tmp_path / "run", checkpoint_every=100, resume=call == 1)
+        die(run, (FineTuner, "_learn_offline", call, True))
+
+    def counted(tuner: FineTuner, updates: int) -> None:
+        pieces.append(updates)
+        learn(tuner, updates)
+
+    monkeypatch.setattr(FineTuner, "_learn_offline", counted)
     assert finetune.main(offline(tmp_path / "run", checkpoint_every=100, resume=True)) == 0
     assert pieces == [50]
     same_run(tmp_path / "whole", tmp_path / "run")
@@ -305,10 +229,7 @@ def test_offline_learning_is_not_repeated(
 ) -> None:
     """Its end has a checkpoint, although 250 updates are fewer than the steps between two checkpoints."""
     assert finetune.main(offline(tmp_path / "whole", checkpoint_every=1000)) == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 6))
-        with pytest.raises(Killed):
-            finetune.main(offline(tmp_path / "run", checkpoint_every=1000))
+    die(offline(tmp_path / "run", checkpoint_every=1000), (FineTuner, "advance", 6, False))
     pieces: list[int] = []
     monkeypatch.setattr(FineTuner, "_learn_offline", lambda tuner, n: pieces.append(n))
     assert finetune.main(offline(tmp_path / "run", checkpoint_every=1000, resume=True)) == 0
@@ -335,11 +256,8 @@ def test_stopped_offline_then_killed(
         patch.setattr(FineTuner, "_learn_offline", interrupted)
         with pytest.raises(KeyboardInterrupt, match="saved step 0"):
             finetune.main(verb(tmp_path / "run"))
-        patch.setattr(
-            FineTuner, "advance", dying(FineTuner.advance, 4)
-        )  # two pieces, a step, and no checkpoint yet
-        with pytest.raises(Killed):
-            finetune.main(verb(tmp_path / "run", resume=True))
+        # Two pieces, a step, and no checkpoint yet.
+        die(verb(tmp_path / "run", resume=True), (FineTuner, "advance", 4, False))
     assert pieces == [100, 100, 50]
     assert finetune.main(verb(tmp_path / "run", resume=True)) == 0
     same_run(tmp_path / "whole", tmp_path / "run")
@@ -378,7 +296,7 @@ def test_best_evaluation_is_kept(base: Path, tmp_path: Path, monkeypatch: pytest
     seen: list[torch.Tensor] = []
     met: set[int] = set()
     final: set[int] = set()
-    real, rates = evaluations.measure, iter([2, 3, 3, 1, 0, 0])
+    real, rates = report.measure, iter([2, 3, 3, 1, 0, 0])
 
     def measured(policy: Any, *arguments: Any, **options: Any) -> Any:
         result = real(policy, *arguments, **options)
@@ -391,7 +309,8 @@ def test_best_evaluation_is_kept(base: Path, tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(evaluations, "measure", measured)
     assert finetune.main(config(base, tmp_path / "run")) == 0
-    left = load_policy(tmp_path / "run" / "policy").state_dict()["actor.net.0.weight"]
+    kept: Any = load_policy(tmp_path / "run" / "policy")
+    left = kept.state_dict()["actor.net.0.weight"]
     assert torch.equal(left, seen[2])
     assert not torch.equal(left, seen[-1])
     assert met.isdisjoint(final)  # the final episodes took no part in the choice
