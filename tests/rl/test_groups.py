@@ -20,7 +20,7 @@ from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
 from sim.vec.history import place_of
-from tests.apps.tuning.test_compose import METHODS, session
+from tests.apps.tuning.small_methods import METHODS, session
 
 WIDTHS = {"obs": 1, "ctx": 0, "u": 1, "next_obs": 1, "next_ctx": 0}
 

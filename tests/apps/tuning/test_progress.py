@@ -23,7 +23,7 @@ from robo_rl.rl.on_policy.tuner import PpoTuner
 from robo_rl.rl.progress import model as progress_model
 from robo_rl.rl.progress.model import ProgressModel
 from robo_rl.runs.run_dir import PROGRESS
-from tests.apps.tuning.test_compose import DEMOS, METHODS, base_of, begin, dataset, method
+from tests.apps.tuning.small_methods import DEMOS, METHODS, base_of, begin, dataset, method
 from tests.rl.worlds import SPEC, make_env
 
 WEIGHT = 0.5

@@ -25,7 +25,7 @@ from robo_rl.rl.scale.actor import load_weights, weights_of
 from robo_rl.rl.scale.remote_collector import RemoteCollector
 from robo_rl.runs.run_dir import PROGRESS, RunDir
 from sim.vec.intervention import InterventionConfig
-from tests.apps.tuning.test_compose import dataset
+from tests.apps.tuning.small_methods import dataset
 from tests.policies.small import flow_policy
 from tests.rl.scale.inline_fleet import InlineFleet
 from tests.rl.tuners import Human
