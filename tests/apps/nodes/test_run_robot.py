@@ -37,15 +37,9 @@ from robo_rl.conf.schema import ContractConfig, RunConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from sim.registry import make_env
-from tests.hardware.bundles import ENVELOPE, arm_bundle, quad_bundle
+from tests.hardware.bundles import ENVELOPE, quad_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """An untrained bundle for the simulated arm."""
-    return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm6/reach", 1).spec)
 
 
 @pytest.mark.long
