@@ -1,4 +1,4 @@
-"""A browser and a live cell for tests of the pages."""
+"""A recording cell in virtual time; a browser and a live cell for tests of the pages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from tests.apps.recording.cell import RecordingCell
     from tests.apps.recording.live import LiveCell
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> RecordingCell:
+    """The recording app's node between a small arm and the safety filter, with its dataset in `data`."""
+    from tests.apps.recording.cell import make_cell
+
+    return make_cell(tmp_path / "data", task="push the button")
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.checks.faulty_bus import Delay, Freeze, Lose
-from hardware.messages import JointJog, Text
-from hardware.nodes.shared.intervention_flag import InterventionFlag
-from hardware.topics import JOINT_JOG, RECORDER_REQUEST, TASK, TELEOP_FAULT
+from hardware.topics import TASK
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.apps.recording.dataset import longest_frames, spec_of
 from robo_rl.apps.recording.episodes import Tally
@@ -21,13 +18,7 @@ from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
 from robo_rl.data.store import EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.apps.recording.cell import RecordingCell, make_cell
-from tests.apps.recording.live import WillingPolicy
 from tests.hardware.arm_descriptions import arm
-
-
-@pytest.fixture
-def cell(tmp_path: Path) -> RecordingCell:
-    return make_cell(tmp_path / "data", task="push the button")
 
 
 def test_an_episode_holds_what_was_seen_and_what_was_really_sent(cell: RecordingCell) -> None:
@@ -72,42 +63,6 @@ def test_a_pause_holds_the_arm_and_adds_no_frame(cell: RecordingCell) -> None:
     assert np.abs(np.diff(episode.obs("state")[:, 0])).max() < 0.1
 
 
-def test_an_episode_is_not_resumed_elsewhere(tmp_path: Path) -> None:
-    """A gamepad goes on driving in the pause: row i + 1 would not be the result of the action of frame i."""
-    cell = make_cell(tmp_path / "data", drives=False)
-    operator = InterventionFlag(bus := cell.world.bus("pad"))
-    operator.set(True)
-    jog, speed = JOINT_JOG.publisher(bus), np.array([1.0, 0.0, 0.0])
-    bus.timer(0.02, lambda: jog(JointJog(0.0, cell.robot.names, speed)))
-    cell.ask(kind="start")
-    cell.run(0.3)
-    cell.ask(kind="pause")
-    assert cell.said[-1] == "paused; the arm is held by nobody: leave it there"
-    cell.run(0.5)
-    cell.ask(kind="resume")
-    assert (cell.node.episodes.state, "rad in the pause" in cell.said[-1]) == ("paused", True)
-    speed[0] = -1.0
-    cell.run(0.5)
-    cell.ask(kind="resume")
-    assert cell.node.episodes.state == "recording"
-    cell.run(0.3)
-    cell.ask(kind="save", success=True)
-    assert np.abs(np.diff(cell.store().episode(0).obs("state")[:, 0])).max() < 0.2
-
-
-def test_input_that_stops_coming_stops_the_arm(cell: RecordingCell) -> None:
-    """Dead-man switch: released, the arm gets the same command at the next tick; silent, after 0.2 s."""
-    cell.drive(0.5)
-    cell.run(0.06)
-    place = cell.arm.q_rad.copy()
-    cell.run(0.5)
-    np.testing.assert_allclose(cell.arm.q_rad, place, atol=1e-6)
-    cell.ask(kind="drive", mode="joints", values=[1.0, 0.0, 0.0])
-    cell.run(1.5)
-    assert 0.0 < cell.arm.q_rad[0] - place[0] < 0.25
-    assert cell.armed
-
-
 def test_discard_and_record_again(cell: RecordingCell) -> None:
     """Nothing is committed, the simulated arm is back at its start, armed, and the next episode runs."""
     start = cell.arm.q_rad.copy()
@@ -140,41 +95,6 @@ def test_a_start_waits_until_the_scene_is_ready(cell: RecordingCell) -> None:
     cell.run(2.0)
     _, second = cell.store()
     assert np.abs(second.obs("state")[:, :3] - start).max() < 1e-6
-
-
-def test_a_silent_camera_pauses_the_episode_and_is_named(cell: RecordingCell) -> None:
-    """Frames without a new picture are marked by t_receive_ns = -1; half a second of them pauses."""
-    cell.ask(kind="start")
-    cell.drive(0.5)
-    cell.cameras.inject("wrist", Lose())
-    cell.run(1.0)
-    assert cell.node.episodes.state == "paused"
-    assert any("pictures of the camera 'wrist'" in sentence for sentence in cell.said)
-    cell.ask(kind="start")
-    assert any("paused already" in sentence for sentence in cell.said)
-    cell.cameras.cure("wrist")
-    cell.run(0.2)
-    cell.ask(kind="resume")
-    cell.run(0.3)
-    cell.ask(kind="save", success=False)
-    received = cell.store().episode(0).stamps()["t_receive_ns.image.wrist"]
-    assert 3 < (received == -1).sum() < 10
-    assert (cell.store().episode(0).stamps()["t_receive_ns.image.front"] != -1).all()
-
-
-def test_a_frozen_camera_is_named_while_the_arm_moves(cell: RecordingCell) -> None:
-    """The same picture of an arm that rests is no fault; of an arm that moves, it is."""
-    cell.cameras.inject("front", Freeze())
-    cell.run(2.0)
-    assert not cell.node.streams.cameras["front"].frozen
-    cell.ask(kind="reset")  # the arm jumps, but then rests
-    cell.run(2.0)
-    assert not cell.node.streams.cameras["front"].frozen
-    cell.drive(1.0)
-    assert cell.node.streams.cameras["front"].frozen
-    assert any("repeat while the arm moves" in sentence for sentence in cell.said)
-    cell.ask(kind="start")
-    assert cell.node.episodes.state == "idle"
 
 
 def test_the_end_of_the_app_commits_the_running_episode(cell: RecordingCell) -> None:
@@ -274,90 +194,6 @@ def test_episodes_are_deleted_and_relabelled_and_it_is_undone(cell: RecordingCel
     assert [e.number for e in cell.store()] == [0, 2, 3]
 
 
-def test_the_emergency_stop_disarms(cell: RecordingCell) -> None:
-    """Pressed, the filter stops; released, it has to be armed again."""
-    cell.ask(kind="estop", on=True)
-    cell.run(1.0)
-    assert not cell.armed
-    cell.ask(kind="arm")
-    assert not cell.armed
-    cell.ask(kind="estop", on=False)
-    cell.run(0.1)
-    cell.ask(kind="arm")
-    assert cell.armed
-    cell.ask(kind="estop", on=True)
-    assert cell.said.count("EMERGENCY STOP pressed") == 2  # each one is told, however soon
-
-
-def test_a_policy_acts_within_episodes_alone(cell: RecordingCell) -> None:
-    """The arm is held in a pause, and after an episode until the next one starts; no frame of the policy's
-    counts as an intervention. A page that is left stops the policy.
-    """
-    policy = WillingPolicy()
-    cell.node.autonomy = policy  # type: ignore[assignment]
-    streams = cell.node.streams
-    cell.ask(kind="let_run")
-    cell.ask(kind="start")
-    cell.run(0.5)
-    assert not streams.intervention
-    cell.ask(kind="pause")
-    cell.run(0.2)
-    assert streams.intervention
-    cell.ask(kind="resume")
-    cell.run(0.5)
-    cell.ask(kind="save", success=False)
-    cell.run(2.0)
-    assert streams.intervention
-    assert policy.trials == [(False, True)]
-    cell.ask(kind="start")
-    cell.run(0.5)
-    assert not streams.intervention
-    cell.ask(kind="abandon")
-    cell.run(0.2)
-    assert streams.intervention
-    assert "no operator's page is open: the policy is stopped" in cell.said
-    cell.ask(kind="save", success=None)
-    first, second = cell.store()
-    assert not first.intervention.any()
-    assert second.intervention.any()
-    assert not second.intervention[:5].any()
-
-
-@pytest.mark.parametrize(("word", "success"), [("success", True), ("failure", False), ("stop", None)])
-def test_a_label_by_a_button_of_a_device_is_as_one_of_the_page(
-    cell: RecordingCell, word: str, success: bool | None
-) -> None:
-    """The policy that acted alone gets its trial and is held; the simulated arm goes back to its start."""
-    policy = WillingPolicy()
-    cell.node.autonomy = policy  # type: ignore[assignment]
-    cell.drive(0.5)
-    assert cell.arm.q_rad[0] > 0.2
-    cell.ask(kind="let_run")
-    cell.ask(kind="start")
-    cell.run(0.5)
-    RECORDER_REQUEST.publisher(cell.world.bus("device"))(Text(word))
-    cell.run(1.0)
-    assert policy.trials == [(success, True)]
-    assert cell.node.streams.intervention
-    assert cell.arm.q_rad[0] == pytest.approx(0.1, abs=1e-3)
-    assert cell.store().episode(0).success is success
-
-
-def test_a_device_that_is_unplugged_is_named_and_the_episode_is_kept(cell: RecordingCell) -> None:
-    """The page shows the sentence of the node that reads the device; an empty one says that it is over."""
-    tell = TELEOP_FAULT.publisher(cell.world.bus("teleop"))
-    cell.ask(kind="start")
-    cell.drive(0.5)
-    told = len(cell.said)
-    tell(Text("The gamepad js0 is gone."))
-    cell.run(0.2)
-    tell(Text(""))
-    cell.run(0.2)
-    assert cell.said[told:] == ["The gamepad js0 is gone."]
-    cell.ask(kind="save", success=False)
-    assert cell.store().episode(0).meta.complete
-
-
 def test_moments_are_marked_with_rewards(cell: RecordingCell) -> None:
     """Marks are kept with frame, author and time; the column `reward` stays that of the label."""
     cell.ask(kind="mark", reward=1.0)
@@ -418,22 +254,3 @@ def test_interrupted_episodes_are_not_counted_for_training(cell: RecordingCell, 
     assert again.node.episodes.tally.trainable("unfailed") == 0
     again.edit(kind="relabel", episodes=[0], success=False)
     assert again.node.episodes.tally == Tally(episodes=1, failures=1)
-
-
-def test_a_camera_that_stutters_is_recorded_with_the_age_of_its_pictures(cell: RecordingCell) -> None:
-    """Pictures of one camera come 0.2 s late, and every other one of the other is lost: the episode goes on,
-    and the stamps say when each picture was taken.
-    """
-    cell.cameras.inject("front", Delay(0.2))
-    cell.cameras.inject("wrist", Lose(0.5))
-    cell.run(0.5)
-    cell.ask(kind="start")
-    cell.drive(2.0)
-    cell.ask(kind="save", success=None)
-    episode = cell.store().episode(0)
-    stamps = episode.stamps()
-    age_s = 1e-9 * (stamps["t_capture_ns"] - stamps["t_capture_ns.image.front"])
-    assert 0.15 < np.median(age_s) < 0.3
-    assert episode.frames > 30
-    wrist = stamps["t_receive_ns.image.wrist"]
-    assert len(set(wrist[wrist > 0].tolist())) < 0.8 * episode.frames
