@@ -24,16 +24,11 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.recording.recording import LOSSES
 from hardware.topics import JOINT_STATES, RECORDER_REQUEST, SAFE
 from tests.hardware.arm_descriptions import command, state
+from tests.hardware.bus.dds_nodes import spin_for
 from tests.hardware.scripted_bus import ScriptedBus
 
 TOPICS = (JOINT_STATES, SAFE)
 COUNT = 100
-
-
-def spin_for(bus: DdsBus, seconds: float) -> None:
-    """Spin for a fixed time."""
-    late_s = time.monotonic() + seconds
-    bus.spin(lambda: time.monotonic() > late_s)
 
 
 def read(folder: Path) -> list[tuple[str, int, int]]:
