@@ -36,11 +36,26 @@ def test_no_public_class_name_is_used_twice() -> None:
 
 
 def test_no_folder_is_crowded_and_no_file_is_long() -> None:
-    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    files = python_files(*PACKAGES)
     counts = Counter(str(path.parent.relative_to(ROOT)) for path in files if path.name != "__init__.py")
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES and folder != VERBS} == {}
+    assert long_files(files) == {}
+
+
+def test_no_test_file_is_long() -> None:
+    """A file of tests has one subject; what several need is in a conftest.py, or in a module beside them."""
+    assert long_files(python_files("tests")) == {}
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Modules in these folders and below."""
+    return [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+
+
+def long_files(files: list[Path]) -> dict[str, int]:
+    """Path -> number of lines, of files above the limit."""
     lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
-    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+    return {path: count for path, count in lines.items() if count > MOST_LINES}
 
 
 def test_modules_import_each_other_without_circles() -> None:
