@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -220,11 +220,14 @@ def test_names_follow_the_rules_of_ros(node: DdsBus, topic: str) -> None:
         node.publisher(topic, m.Flag, Profile.COMMAND)
 
 
-def test_default_interface_is_the_loopback() -> None:
-    """No other interface and no multicast without a setting."""
+def test_default_interface_is_the_loopback(domain: int) -> None:
+    """No other interface and no multicast without a setting; another interface is used as ROS uses it."""
+    with closing(DdsBus("plain")), pytest.raises(BusError, match="already open on interface 'lo'"):
+        join_domain(domain, "eth0")
     assert 'name="lo"' in config("lo")
     assert "<AllowMulticast>false" in config("lo")
     assert 'name="eth0"' in config("eth0")
+    assert "Multicast" not in config("eth0")
 
 
 def test_topic_has_one_type_per_node(node: DdsBus) -> None:
