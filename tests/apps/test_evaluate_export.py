@@ -154,12 +154,13 @@ def _note_success(run: Path, noise: float) -> None:
 
 
 def test_success_of_other_weights_is_not_exported(run: Path, tmp_path: Path) -> None:
-    """A note of a policy that was trained again is outdated: the bundle states no success."""
-    import shutil
-
+    """The note of a policy that was trained again is outdated: nothing reads it, an export neither."""
     shutil.copytree(run / "policy", tmp_path / "policy")
-    note = {"k": 1, "n": 1, "wilson95": [0, 1], "noise": 1.0, "weights_crc32": 1}
-    (tmp_path / "policy" / "evaluation.json").write_text(json.dumps(note))
+    _note_success(tmp_path, noise=1.0)
+    assert read_success_note(tmp_path / "policy") is not None
+    written = json.loads((tmp_path / "policy" / "policy.json").read_text())
+    written["weights_crc32"] += 1
+    (tmp_path / "policy" / "policy.json").write_text(json.dumps(written))
     assert read_success_note(tmp_path / "policy") is None
 
 
