@@ -201,7 +201,7 @@ def _base(world: DeviceWorld) -> GenerativePolicy:
 def _vla(spec: EnvSpec, head: str) -> VlaPolicy:
     """A small vision-language-action policy with random weights, which encodes words as on a GPU."""
     torch.manual_seed(0)
-    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, head=head, bins=16)
+    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, head=head)
     policy = VlaPolicy(spec, _normalizer(spec), config, CHUNK, 8, WORDS.split()).eval()
     policy.backbone.cut_words = False
     return policy
