@@ -64,6 +64,15 @@ def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
     assert TrainData.select(str(folder), "unfailed", tell_task=True).fingerprint() != told.fingerprint()
 
 
+def test_the_name_of_an_environment_is_no_instruction(tmp_path: Path) -> None:
+    """`collect` stores it as the task where nobody gives one; the sentence says how to change it."""
+    folder = recordings(tmp_path / "data", [ROBOT.name, ROBOT.name])
+    sentence = TrainData.select(str(folder), "unfailed", tell_task=True).task_instruction_sentence()
+    assert f"robo-rl data edit path={folder} relabel=[0-1] task='...'" in sentence
+    words = recordings(tmp_path / "words", TASKS)
+    assert "data edit" not in TrainData.select(str(words), "all", tell_task=True).task_instruction_sentence()
+
+
 def test_recorded_instructions_come_first(tmp_path: Path) -> None:
     """A dataset with the observation keeps it."""
     spec = replace(ROBOT, obs={**ROBOT.obs, INSTRUCTION: ArraySpec((128,), "uint8")})
