@@ -32,7 +32,7 @@ def ros2(*words: str) -> list[str]:
     return [sys.executable, str(shutil.which("ros2")), *words]
 
 
-def answer(*words: str, seconds: float = SOON_S) -> str:
+def answer(*words: str) -> str:
     """Output of a `ros2` command that asks one node, once the node has been discovered.
 
     Without its daemon the command looks for half a second, which Fast DDS may exceed on a busy machine.
@@ -40,7 +40,7 @@ def answer(*words: str, seconds: float = SOON_S) -> str:
     late_s = time.monotonic() + SOON_S
     while True:
         ran = subprocess.run(
-            ros2(*words, "--no-daemon"), capture_output=True, text=True, timeout=seconds, check=False
+            ros2(*words, "--no-daemon"), capture_output=True, text=True, timeout=SOON_S, check=False
         )
         said = ran.stdout + ran.stderr
         if "not found" not in said.lower() or time.monotonic() > late_s:
