@@ -65,6 +65,17 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in listed.split()]
 
 
+def runs(pid: int) -> bool:
+    """False for a process that has ended, even if the system has not removed it yet.
+
+    The parent of these is gone; a container's first process may take seconds to remove them, or never do.
+    """
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Listener:
     """A node that hears the filter."""
 
@@ -120,7 +131,7 @@ def test_nodes_end_with_ros2_launch(
     process, listener, nodes = launched
     assert len(nodes) >= 4
     process.send_signal(how)
-    listener.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in nodes), GONE_S)
+    listener.wait(lambda: not any(map(runs, nodes)), GONE_S)
     sent = len(listener.commands)
     late_s = time.monotonic() + 0.5
     listener.bus.spin(lambda: time.monotonic() > late_s)
