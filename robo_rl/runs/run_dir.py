@@ -34,6 +34,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from robo_rl.conf.dotted import keys_in_file
 from robo_rl.core.errors import ChangedSettingsError, CheckpointError, ConfigError, DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
@@ -373,6 +374,7 @@ def _provenance(settings: dict[str, Any]) -> dict[str, Any]:
         "seed": settings.get("seed"),
         "versions": versions(),
         "arguments": sys.argv[1:],
+        "keys_in_file": keys_in_file(sys.argv[1:]),
         "machine": machine(),
         "started": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }

@@ -65,7 +65,9 @@ def skips(verb: str, words: Sequence[str]) -> bool:
     from robo_rl.runs.run_dir import RunDir
 
     run = RunDir.open(out)
-    given = {word.partition("=")[0] for word in (*words, *map(str, run.info().get("arguments", ())))}
+    info = run.info()
+    first = (*info.get("arguments", ()), *info.get("keys_in_file", ()))  # the file may have others now
+    given = {word.partition("=")[0] for word in (*words, *map(str, first))}
     config: Any = load_config(verb, words, load_schema(VERBS[verb]))
     if any(change.key in given for change in setting_changes(config, run.config(), free_keys(verb))):
         return False
