@@ -99,6 +99,10 @@ def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop:
     like: dict[str, object] = {"config": file, "craft": config.craft}  # craft: None unless another was flown
     if not file.is_file():
         run, like = Path("runs/fly"), {"task": trained.task, "craft": trained.craft}
+    like |= {
+        "speed_m_s": config.speed_m_s,
+        "eval_s": config.eval_s,
+    }  # those that were flown, if not as trained
     out = free_path(Path(f"{run}-again"))
     return f"{command('fly', **like, **changes, out=out)}   ({why})"
 

@@ -117,12 +117,12 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
     print(
         f"pictures: {out}/transfer.png{', transfer.mp4' if config.video else ''}; figures: {out}/results.json"
     )
-    if said := next_step(folder, drops[0]):
+    if said := next_step(config, folder, drops[0]):
         print(f"Next:   {said}")
     return 0
 
 
-def next_step(policy: Path, drop: SwarmDrop) -> str:
+def next_step(config: TransferConfig, policy: Path, drop: SwarmDrop) -> str:
     """Training in PyBullet after a clear loss there: the intervals do not meet. Empty without one, and where
     the settings of the training are gone.
 
@@ -133,7 +133,13 @@ def next_step(policy: Path, drop: SwarmDrop) -> str:
     if home.wilson()[0] <= away.wilson()[1] or not file.is_file():
         return ""
     again = command(
-        "swarm", config=file, engine="pybullet", updates=UPDATES, out=free_path(Path(f"{run}-again"))
+        "swarm",
+        config=file,
+        craft=config.craft,
+        eval_s=config.eval_s,
+        engine="pybullet",
+        updates=UPDATES,
+        out=free_path(Path(f"{run}-again")),
     )
     return f"{again}   (it loses success in PyBullet, which is far slower in training)"
 

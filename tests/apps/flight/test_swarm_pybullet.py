@@ -74,11 +74,13 @@ def test_a_clear_loss_advises_a_training_in_pybullet(away: float, advises: bool,
     """9 of 10 drones succeed in quad."""
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(asdict(SwarmConfig(worlds=2))))
-    said = next_step(tmp_path / "policy", SwarmDrop("all", trial(0.9), trial(away)))
+    said = next_step(
+        TransferConfig(eval_s=9.0), tmp_path / "policy", SwarmDrop("all", trial(0.9), trial(away))
+    )
     assert bool(said) is advises
     if advises:
         assert said.startswith(
-            f"robo-rl swarm config={tmp_path}/config.yaml engine=pybullet updates=300 out="
+            f"robo-rl swarm config={tmp_path}/config.yaml eval_s=9.0 engine=pybullet updates=300 out="
         )
         words, _ = expand(shlex.split(said.partition("   (")[0])[2:], "swarm")
         config = load_config("swarm", words, SwarmConfig)

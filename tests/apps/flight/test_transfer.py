@@ -191,6 +191,17 @@ def test_the_advised_training_is_for_the_craft_that_was_flown(tmp_path: Path) ->
     assert said.startswith(f"robo-rl fly config={tmp_path / 'run/config.yaml'} craft=cf21 randomize=0.1 ")
 
 
+def test_the_advised_training_is_for_the_speed_that_was_flown(tmp_path: Path) -> None:
+    """Trained at 1.5 m/s, flown at 2.5 m/s in longer episodes."""
+    untrained(tmp_path / "run", FlyConfig(task="figure8", speed_m_s=1.5, eval_s=0.2))
+    config = TransferConfig(run=str(tmp_path / "run"), speed_m_s=2.5, eval_s=0.4)
+    rows = row("quad", *[True] * 20), row("pybullet", *[False] * 20)
+    said = next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
+    assert said.startswith(
+        f"robo-rl fly config={tmp_path / 'run/config.yaml'} speed_m_s=2.5 eval_s=0.4 randomize="
+    )
+
+
 def test_a_run_given_as_the_current_folder_is_trained_again_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
