@@ -23,10 +23,10 @@ from hardware.nodes.shared.chunk_requests import POLL_S, ChunkRequests
 from hardware.nodes.shared.decision_rate import DecisionRate
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.instruction_source import InstructionSource
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import STALE_PICTURE_PERIODS, NewestPictures, PictureSettings
 from hardware.nodes.shared.send_clock import SendClock
-from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.flight_limits import is_state
 from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS
@@ -75,7 +75,9 @@ class VelocityPolicyNode:
         self._observer = CameraFlightObserver(bundle.env.obs)
         self._history = ObservationHistory(bundle.obs_steps)
         # after new words the next decision asks for a chunk that follows them
-        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
+        self._instruction = InstructionSource(
+            bus, bundle, self._observer.reads_words, say, self.requests.request_now
+        )
         period_s = 1.0 / bundle.env.control_hz
         age_s = STALE_PICTURE_PERIODS * period_s if pictures.age_s is None else pictures.age_s
         pictures = replace(pictures, age_s=age_s)
@@ -163,10 +165,10 @@ class VelocityPolicyNode:
         """Decide, or begin a flight, if there is all that a decision needs; what it lacks is reported."""
         if not self.requests.ready:
             return
-        if self._told.waits_for:
+        if self._instruction.waits_for:
             return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._told.followed())
+            seen = self._observer.build(message, self._pictures.fresh(), self._instruction.followed())
         except DataError as error:
             if received_s >= self._settled_s:
                 self._faults.begin(str(error), self._bus.now())
@@ -238,7 +240,9 @@ class VelocityPolicyNode:
 
     def _report(self) -> None:
         slow = self._rate.fault(self._bus.now())
-        waits_for = self._told.waits_for if self._enabled else ""  # also before a flight, and while it loads
+        waits_for = (
+            self._instruction.waits_for if self._enabled else ""
+        )  # also before a flight, and while it loads
         wrong = self._bad_frames or self._faults.present or waits_for or slow
-        level, sentence, values = self.requests.status(self._enabled, wrong, self._told.remark())
+        level, sentence, values = self.requests.status(self._enabled, wrong, self._instruction.remark())
         self._own.tell(level, sentence, values | self._rate.values)

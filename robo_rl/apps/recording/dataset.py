@@ -32,7 +32,7 @@ class OpenDataset:
     tally: Tally
     salvaged: tuple[str, ...]
 
-    def tell_salvaged(self, tell: Callable[[str, str], None]) -> None:
+    def report_salvaged(self, tell: Callable[[str, str], None]) -> None:
         """Tell what was salvaged. tell: called with (sentence, level)."""
         for sentence in self.salvaged:
             tell(sentence, "warning")

@@ -15,7 +15,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.comparison import (
     Choice,
-    Contender,
+    ComparedPolicy,
     Successor,
     Trained,
     TrainingEpisodes,
@@ -179,7 +179,7 @@ def run_method(
         )
         choice = compared(config, method, base, ended, successor)
     else:
-        trained = Contender("the trained policy", tuning.policy, tuning.noise_scale)
+        trained = ComparedPolicy("the trained policy", tuning.policy, tuning.noise_scale)
         said = "" if keep_last else training.keep_best()
         choice = Choice(trained, 0, (said,) if said else ())
     for sentence in choice.sentences:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from hardware.bus.in_process import InProcessWorld
-from hardware.loop.deciders import Residual, SingleStep
+from hardware.loop.head_networks import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
