@@ -4,7 +4,8 @@
     python benchmarks/device_loop.py --only cost        # without the count of reads
 
 Names: device/<method>/host_reads (in 48 steps of the form for a GPU, episodes that end included),
-device/<method>/strays (tensors made without naming a device, in the same steps), device/cpu/noise_ms_4096
+device/<method>/strays (tensors made without naming a device, in the same steps), device/vla/<method>/... (the
+same with a vision-language-action policy as the base), device/cpu/noise_ms_4096
 (initial noise of all lanes, chunks of 16 actions of 6), device/cpu/replay_add_ms_4096 (one decision of all
 lanes: median, and the step in which all episodes end together), device/cpu/finetune_env_steps_per_cpu_s
 (residual on a world of tensors with 6 joints, one update per 4,096 steps). On a GPU the same lines are named
@@ -22,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from common import emit, parser
-from device_world import DeviceWorld, first_seeds, world_spec
+from device_world import WORDS, DeviceWorld, first_seeds, world_spec
 from torch import Tensor
 
 from policies.base.flow import FlowConfig
@@ -31,11 +32,15 @@ from policies.base.noise import EpisodeNoise
 from policies.base.process import make_process
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
+from policies.vla.config import VlaConfig
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning.compose import TuningSession, build_session
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.replay import Replay
 from robo_rl.eval.host_reads import HostReads
@@ -46,7 +51,8 @@ from robo_rl.rl.collect import READ_EVERY
 LANES = 4096
 EPISODE = 48  # decisions, as many as a replay of 200,000 holds in each of 4,096 lanes
 CHUNK, JOINTS = 16, 6
-NOT_COUNTED = ("auto", "ppo_tokens")  # it runs other methods; it needs a policy that reads pictures and words
+NOT_COUNTED = ("auto",)  # it runs other methods
+VLA_METHODS = ("steering", "residual", "flow_sde")  # also counted on a vision-language-action base
 
 
 def main() -> None:
@@ -62,14 +68,18 @@ def main() -> None:
             known = list({_method(name, []).algorithm: name for name in known}.values())
         for name in args.methods.split(",") if args.methods else known:
             host_reads(name, device)
+        for name in () if args.methods else VLA_METHODS:
+            host_reads(name, device, words=True)
     if args.only != "reads":
         noise(device, rounds=10 if args.quick else 100)
         replay_add(device, episodes=3 if args.quick else 8)
         finetuning(device, steps=20 if args.quick else 200)
 
 
-def host_reads(name: str, device: torch.device) -> None:
-    """Count the reads of one method. A human who takes over is a part of the world."""
+def host_reads(name: str, device: torch.device, words: bool = False) -> None:
+    """Count the reads of one method. A human who takes over is a part of the world. words: the base is a
+    vision-language-action policy.
+    """
     lanes = 3  # so few that a replay for thousands would hold millions of rows in each
     settings = ["method.env_steps=1000000", "method.learner.hidden=[8]", "method.utd=0.4",
                 "method.replay_capacity=3000"]  # fmt: skip
@@ -80,7 +90,7 @@ def host_reads(name: str, device: torch.device) -> None:
     if method.mix.demo == 0.0 and not rollouts:
         method.mix.online = 1.0 - method.mix.base - method.mix.intervention
     human = method.intervene != "none"
-    world = DeviceWorld(lanes, device=device, intervened=human)
+    world = DeviceWorld(lanes, device=device, intervened=human, words=words or method.map.kind == "tokens")
     session = _session(method, world, device, masked=True)
     tuner = session.tuner
     while tuner.phase != "online" or tuner.env_steps % (READ_EVERY * lanes):
@@ -95,8 +105,9 @@ def host_reads(name: str, device: torch.device) -> None:
             else:
                 tuner.advance()
     facts = {"steps": steps, "device": device.type}
-    emit(f"device/{name}/host_reads", found.reads.total(), "reads", **facts, places=dict(found.reads))
-    emit(f"device/{name}/strays", found.strays.total(), "tensors", **facts, places=dict(found.strays))
+    prefix = f"device/vla/{name}" if words else f"device/{name}"
+    emit(f"{prefix}/host_reads", found.reads.total(), "reads", **facts, places=dict(found.reads))
+    emit(f"{prefix}/strays", found.strays.total(), "tensors", **facts, places=dict(found.strays))
 
 
 def noise(device: torch.device, rounds: int) -> None:
@@ -164,7 +175,13 @@ def _method(name: str, settings: list[str]) -> MethodConfig:
 def _session(
     method: MethodConfig, world: DeviceWorld, device: torch.device, masked: bool | None = None
 ) -> TuningSession:
-    base: SavedPolicy = DirectPolicy(world.spec) if method.map.kind == "direct" else _base(world)
+    base: SavedPolicy
+    if method.map.kind == "direct":
+        base = DirectPolicy(world.spec)
+    elif INSTRUCTION in world.spec.obs:
+        base = _vla(world.spec, "tokens" if method.map.kind == "tokens" else "flow")
+    else:
+        base = _base(world)
     base.to(device)  # type: ignore[attr-defined]
     session = build_session(method, base, world, seed=0, demos=None, device=device, masked=masked)
     root = session.seed_root
@@ -176,10 +193,22 @@ def _base(world: DeviceWorld) -> GenerativePolicy:
     """A flow policy of 10 steps, whose weights are random."""
     torch.manual_seed(0)
     spec = world_spec(world.spec.action.dim)
-    normalizer = Normalizer.fit({"state": torch.rand(64, *spec.obs["state"].shape) * 3.0 + 1.0})
     net = MlpDenoiserConfig(width=64, depth=2)
     config = GenerativeConfig(obs_steps=2, chunk=CHUNK, execute=8, net=net, image=ImageEncoderConfig())
-    return GenerativePolicy(spec, normalizer, config, make_process(FlowConfig(steps=10))).eval()
+    return GenerativePolicy(spec, _normalizer(spec), config, make_process(FlowConfig(steps=10))).eval()
+
+
+def _vla(spec: EnvSpec, head: str) -> VlaPolicy:
+    """A small vision-language-action policy with random weights, which encodes words as on a GPU."""
+    torch.manual_seed(0)
+    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, head=head)
+    policy = VlaPolicy(spec, _normalizer(spec), config, CHUNK, 8, WORDS.split()).eval()
+    policy.backbone.cut_words = False
+    return policy
+
+
+def _normalizer(spec: EnvSpec) -> Normalizer:
+    return Normalizer.fit({"state": torch.rand(64, *spec.obs["state"].shape) * 3.0 + 1.0})
 
 
 def _ms(work: Callable[[], Tensor | object], device: torch.device) -> float:

@@ -12,17 +12,23 @@ from robo_rl.core.keyed_random import keyed_uniform
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes
 from sim.vec.seed_queue import SeedQueue
 
 REACH_M = 0.2
 MAX_STEPS = 6
+PICTURE, SIDE_PX = "image.view", 32
+WORDS = "go to the target"
 
 
-def world_spec(joints: int = 1) -> EnvSpec:
-    """Contract of the world: a target and a position for every joint."""
+def world_spec(joints: int = 1, *, words: bool = False) -> EnvSpec:
+    """Contract of the world: a target and a position for every joint. words: a picture and an instruction,
+    too.
+    """
+    told = {PICTURE: ArraySpec((SIDE_PX, SIDE_PX, 3), "uint8"), INSTRUCTION: INSTRUCTION_SPEC}
     return EnvSpec(
         "toy/target",
-        {"state": ArraySpec((2 * joints,), unit="m")},
+        {"state": ArraySpec((2 * joints,), unit="m"), **(told if words else {})},
         ActionSpec((-4.0,) * joints, (4.0,) * joints, "m"),
         MAX_STEPS,
         50.0,
@@ -32,20 +38,25 @@ def world_spec(joints: int = 1) -> EnvSpec:
 class DeviceWorld:
     """state = (targets, positions); positions += action / 4. Success and end within 0.2 m of all targets.
 
-    intervened: a human takes over at every fourth step of an episode, and executes 2.0.
+    intervened: a human takes over at every fourth step of an episode, and executes 2.0. words: observations
+    have a picture, as bright as the distance of the first joint, and an instruction.
     """
 
     metadata: Mapping[str, Any]
 
     def __init__(
-        self, num_envs: int, joints: int = 1, *, device: torch.device | str = "cpu", intervened: bool = False
+        self,
+        num_envs: int,
+        joints: int = 1,
+        *,
+        device: torch.device | str = "cpu",
+        intervened: bool = False,
+        words: bool = False,
     ) -> None:
-        self.spec, self.num_envs, self.metadata = (
-            world_spec(joints),
-            num_envs,
-            {"autoreset_mode": "same_step"},
-        )
+        self.spec, self.num_envs = world_spec(joints, words=words), num_envs
+        self.metadata = {"autoreset_mode": "same_step"}
         self.device, self._joints, self._intervened = torch.device(device), joints, intervened
+        self._words = torch.tensor(to_bytes(WORDS), device=self.device) if words else None
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         first = [next(seeds) for _ in range(self.num_envs)]
@@ -53,7 +64,7 @@ class DeviceWorld:
         self._seed = torch.tensor(first, device=self.device)
         self._age = torch.zeros_like(self._seed)
         self._state = self._start(self._seed)
-        return {"state": self._state.clone()}
+        return self._observed(self._state.clone())
 
     def _start(self, seed: Tensor) -> Tensor:
         target = 1.0 + 3.0 * keyed_uniform(seed, 0, self._joints).T
@@ -75,7 +86,7 @@ class DeviceWorld:
         self._age = torch.where(ended, 0, self._age)
         self._state = torch.where(ended.unsqueeze(1), self._start(self._seed), final)
         info: dict[str, Any] = {
-            "final_obs": {"state": final},
+            "final_obs": self._observed(final),
             "final_mask": ended,
             "success": near,
             "episode_seed": seed,
@@ -83,7 +94,14 @@ class DeviceWorld:
         }
         if self._intervened:
             info |= {"executed_action": action, "intervened": human}
-        return {"state": self._state.clone()}, near.float(), near, truncated, info
+        return self._observed(self._state.clone()), near.float(), near, truncated, info
+
+    def _observed(self, state: Tensor) -> Obs:
+        if self._words is None:
+            return {"state": state}
+        away = (state[:, 0] - state[:, self._joints]).abs().mul(50.0).clamp(max=255.0).byte()
+        picture = away[:, None, None, None].expand(-1, SIDE_PX, SIDE_PX, 3)
+        return {"state": state, PICTURE: picture, INSTRUCTION: self._words.expand(len(state), -1)}
 
     def step(self, action: Tensor) -> StepResult:
         self.step_async(action)
@@ -99,7 +117,7 @@ class DeviceWorld:
             setattr(self, name, snapshot[name].to(self.device, copy=True))
         seeds = EpisodeSeeds(snapshot["root"], int(snapshot["count"]))
         self._queue = SeedQueue(seeds, self.num_envs, self.device)
-        return {"state": self._state.clone()}
+        return self._observed(self._state.clone())
 
     def render(self, lane: int = 0) -> Tensor:
         """A row of 64 pixels for each joint, from 0 to 4 m: the target red, the position white."""

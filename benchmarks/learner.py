@@ -12,12 +12,12 @@ gradient step is a batch from the replay, both losses and both optimisers; the t
 turns, so that a busy machine slows them alike. Ours come in blocks of 4, those of one control step with the
 default num_envs=4; SB3's in blocks of 48. `--compiled` adds torch.compile, which takes minutes.
 
-Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256
-x 256, batch 256: matrix products take most of the time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small
-ones: overhead does), learner/<method>/<updates_per_cpu_s|bfloat16_ratio|compiled_ratio> for
-every method of METHODS with the same networks and batch, learner/<method>/updates_per_cpu_s and
-learner/<method>/<env>/return for `--methods`, learner/adam/flat_ratio_vs_<foreach|fused>,
-learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return, with the p of a permutation test.
+Names: learner/<sac|td3>/<256x256|64x64>/updates_ratio_vs_sb3 (hidden layers; batch 256. Matrix products take
+most of the time of 256x256, overhead that of 64x64), learner/<method>/<updates_per_cpu_s|bfloat16_ratio|
+compiled_ratio> for every method of METHODS with layers of 256 and the same batch,
+learner/<method>/updates_per_cpu_s and learner/<method>/<env>/return for `--methods`,
+learner/adam/flat_ratio_vs_<foreach|fused>, learner/<sac|td3>/<env>/return and
+learner/<sac|td3>/<env>/sb3_return, with the p of a permutation test.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main() -> None:
         return
     learners = args.learners.split(",")
     for name in learners:
-        for width, label in ((256, name), (64, f"{name}/64x64")):
+        for width, label in ((256, f"{name}/256x256"), (64, f"{name}/64x64")):
             ratio(name, width, label, rounds=4 if args.quick else 20)
     emit_adam(rounds=10)
     for name in METHODS:

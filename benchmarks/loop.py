@@ -27,7 +27,7 @@ import torch
 from common import emit, parser
 
 from hardware.description import RobotDescription, load_description, parse_description
-from hardware.loop.deciders import SingleStep
+from hardware.loop.head_networks import SingleStep
 from hardware.messages import Diagnostics, JointState, JointTrajectory
 from hardware.nodes.sim_robot import HOLDS
 from hardware.safety.arm_filter import ArmFilter

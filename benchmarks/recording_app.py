@@ -50,12 +50,12 @@ from hardware.nodes.sim_robot import SimArmNode
 from policies.remote.address import listen
 from robo_rl.apps.recording.callers import DirectCaller
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
-from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.episodes import Episodes
 from robo_rl.apps.recording.node import RecordAppNode
 from robo_rl.apps.recording.requests import PlainRequest
 from robo_rl.apps.recording.scene import chain_of
 from robo_rl.apps.recording.settings import AppSettings
+from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
 from robo_rl.apps.recording.web.server import PageServer
@@ -70,7 +70,9 @@ SIDE_PX, FRAMES = 128, 300
 QUICK_TRAINING = "steps=20 batch_size=8 image.widths=[8,16] chunk=16 execute=8 threads=1 log_every=10"
 WINDOW_S = 6.0  # of one measurement of the jitter; the app's window is 5 s
 READINGS, WARM = 25, 5  # of a soak; the first ones, which no slope contains
-Work = Callable[[RecordAppNode, Desk, str, str], Any]  # gets the app, its address and the browser's path
+Work = Callable[
+    [RecordAppNode, SharedState, str, str], Any
+]  # gets the app, its address and the browser's path
 
 
 def main() -> None:
@@ -130,7 +132,7 @@ def measure_disk(out: Path, episodes: int) -> None:
 def measure_loop(out: Path, rounds: int) -> None:
     """Jitter of the app's ticks while it records, with the page open and closed in turns; shown pictures."""
 
-    def take_turns(node: RecordAppNode, desk: Desk, address: str, chromium: str) -> None:
+    def take_turns(node: RecordAppNode, desk: SharedState, address: str, chromium: str) -> None:
         time.sleep(2.0)
         desk.ask(PlainRequest(kind="start"))
         for _ in range(rounds):
@@ -155,7 +157,7 @@ def measure_loop(out: Path, rounds: int) -> None:
 def measure_growth(out: Path, minutes: float) -> None:
     """Growth of the app's process and of the page that shows it, and what waits between them."""
 
-    def read(node: RecordAppNode, desk: Desk, address: str, chromium: str) -> None:
+    def read(node: RecordAppNode, desk: SharedState, address: str, chromium: str) -> None:
         port = int(address.rstrip("/").rpartition(":")[2])
         with open_page(address, chromium) as page:
             begun_s = time.monotonic()
@@ -246,9 +248,9 @@ def browser_path() -> str | None:
     return found
 
 
-def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Desk]:
+def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, SharedState]:
     """The simulated cell with filter and app."""
-    robot, given, desk = load_description("sim_arm"), settings(out), Desk()
+    robot, given, desk = load_description("sim_arm"), settings(out), SharedState()
     opened = open_dataset(given, spec_of(given, robot, simulated=True))
     cell, arm_bus, bus = PegCell(), world.bus("sim_robot"), world.bus("record_app")
     SimArmNode(arm_bus, cell, robot.state_hz, robot)
@@ -259,7 +261,7 @@ def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Desk]:
     return RecordAppNode(bus, app, episodes, desk, DirectCaller(bus), lambda line: None), desk
 
 
-def served(desk: Desk, out: Path) -> tuple[str, ServerThread]:
+def served(desk: SharedState, out: Path) -> tuple[str, ServerThread]:
     """Address of the page, and its server."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]

@@ -43,8 +43,9 @@ class JointTrajectory:
     """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command has one.
 
     Commands are ordered by stamp: each one of a sender is later than the one before, or all are 0 ("now").
-    Receivers refuse those that are not; see `hardware.safety.intake.Order`. A chunk has the stamp of the
-    state that the policy observed. velocity_rad_s: of each waypoint; empty where the receiver finds its own.
+    Receivers refuse those that are not; see `hardware.safety.message_parsing.StampOrder`. A chunk has the
+    stamp of the state that the policy observed. velocity_rad_s: of each waypoint; empty where the receiver
+    finds its own.
     """
 
     stamp_s: float

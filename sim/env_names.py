@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError
-from sim.told_env import OPTION
+from sim.instructed_env import OPTION
 
 
 def read_options(task: str) -> tuple[str, dict[str, Any]]:

@@ -25,9 +25,10 @@ from robo_rl.core.text.nearest import is_misspelt
 from sim.adapters.gymnasium_names import check_no_file, in_gymnasium, own_environment
 from sim.adapters.metaworld_instructions import is_suite, tasks_of
 from sim.env_names import join_options, options_text, read_options
+from sim.instructed_env import OPTION, InstructedEnv
 from sim.tasks.table import OF_YOUR_OWN
-from sim.told_env import OPTION, ToldEnv
 from sim.vec.expert import Expert, WatchingExpert
+from sim.vec.options import check_pixels
 from sim.vec.workers import WorkerVecEnv
 
 # suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
@@ -183,15 +184,15 @@ def make_env(
 
     Options: `max_episode_steps`, `render_size` (px), except for quad also `reward` ("sparse" or "dense") and,
     except for pusht, `terminate_on_success`; an option that is None is left at its default. A name that
-    carries options may have `instruction=...`, see `ToldEnv`. Raises UnknownNameError for a name or option
-    that does not exist, MissingDependencyError when the suite's packages are not installed.
+    carries options may have `instruction=...`, see `InstructedEnv`. Raises UnknownNameError for a name or
+    option that does not exist, MissingDependencyError when the suite's packages are not installed.
     """
     suite, task = _split("environment", name)
     if suite in WITH_OPTIONS and OPTION in (written := options_text(name)[1]):
         words = written.pop(OPTION)
         bare = options_text(name)[0] + ":" * bool(written) + join_options(written)
         env = make_env(bare, num_envs, num_workers, timeout_s=timeout_s, **options)
-        return ToldEnv(env, words, with_option(env.spec.name, OPTION, words))
+        return InstructedEnv(env, words, with_option(env.spec.name, OPTION, words))
     given = {option: value for option, value in options.items() if value is not None}
     if _is_batched(suite, task):
         bare, written = read_options(task)
@@ -205,6 +206,7 @@ def make_env(
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
+    _check_render_size(given)
     return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
 
 
@@ -269,8 +271,15 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
+    _check_render_size(given)
     env: VecEnv = _attribute(BATCHED[suite][0])(task, num_envs, **given)
     return env
+
+
+def _check_render_size(given: dict[str, Any]) -> None:
+    """Raise ConfigError for a video that no renderer can draw: its own error would blame OpenGL."""
+    if "render_size" in given:
+        check_pixels("render_size", given["render_size"], 4096)
 
 
 def _options_of(suite: str, task: str) -> dict[str, Any]:
@@ -310,7 +319,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     kind = "scene" if suite in SCENES and batched else _kind(suite, task)
     expert: Expert = lookup("expert", EXPERTS, kind)(read_options(task)[0], noise, seed)
     if env is not None and isinstance(expert, WatchingExpert):
-        expert.watch(env.unwrapped if isinstance(env, ToldEnv) else env)
+        expert.watch(env.unwrapped if isinstance(env, InstructedEnv) else env)
     return expert
 
 

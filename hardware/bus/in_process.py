@@ -153,9 +153,9 @@ class InProcessWorld:
         """Tell the watches of one topic, or of all, who publishes now."""
         for node, watched, callback in self._publisher_watches:
             if topic in ("", watched) and node not in self._dead:
-                callback(self._living(watched))
+                callback(self._live_publishers(watched))
 
-    def _living(self, topic: str) -> list[_Publisher]:
+    def _live_publishers(self, topic: str) -> list[_Publisher]:
         return [each for each in self._publishers if each.topic == topic and each.node not in self._dead]
 
     def _put(self, subscription: _Subscription, message: Any, sender: int) -> None:
@@ -247,7 +247,7 @@ class InProcessBus:
     def _watch(self, topic: str, callback: Callable[[list[_Publisher]], None]) -> None:
         full = self._resolve(topic)
         self.world._publisher_watches.append((self._full, full, callback))
-        callback(self.world._living(full))
+        callback(self.world._live_publishers(full))
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self.world._timers[self._full].add(period_s, callback, self.now())

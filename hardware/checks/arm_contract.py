@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hardware.checks.flight_contract import CRAFTS, TASKS
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, Segment, action_joints, parse_unit
-from hardware.loop.deciders import head_fault
+from hardware.loop.head_networks import head_fault
 from hardware.loop.observation import DEPTH, IMAGE, unavailable_message
 from hardware.loop.scale import scalable
 from policies.deploy.bundle import Bundle
@@ -25,11 +25,11 @@ def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
     if found:
         raise CheckpointError(
             f"The bundle {bundle.folder} does not fit the robot '{robot.name}': {' '.join(found)} "
-            f"{_cure(bundle, robot)}"
+            f"{_advice(bundle, robot)}"
         )
 
 
-def _cure(bundle: Bundle, robot: RobotDescription) -> str:
+def _advice(bundle: Bundle, robot: RobotDescription) -> str:
     """Sentence on what to do about a mismatch."""
     env = bundle.env
     if env.name.startswith(CRAFTS):

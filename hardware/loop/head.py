@@ -5,7 +5,8 @@
     single step             no chunk policy: one network call per control step
 
 A control step may be longer than a command period: commands between two decisions are interpolated.
-`hardware.loop.deciders` holds the network calls. This file has no bus, thread or sleep; time is an argument.
+`hardware.loop.head_networks` holds the network calls. This file has no bus, thread or sleep; time is an
+argument.
 """
 
 from __future__ import annotations

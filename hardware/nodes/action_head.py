@@ -9,13 +9,13 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.loop.deciders import decider
 from hardware.loop.head import ActionHead
+from hardware.loop.head_networks import decider
 from hardware.loop.heartbeat import HEARTBEAT_S
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Flag, Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
-from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.dropped import DropReporter
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
@@ -59,7 +59,7 @@ class ActionHeadNode:
         self._pictures = NewestPictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
         self._clock, self._frame, self._faults = SendClock(bus), robot.frame_id, FaultLog(bus.name, say)
-        self._drops, self._policy_faults = DropTeller(bus.name, say), FaultLog(bus.name, say)
+        self._drops, self._policy_faults = DropReporter(bus.name, say), FaultLog(bus.name, say)
         self._playing = self._policy_gone = False  # a command was sent in the newest tick; the policy is gone
         self._human = False  # drives the arm
         self._followed = False  # the arm has followed commands of this episode

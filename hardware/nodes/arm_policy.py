@@ -21,9 +21,9 @@ from hardware.messages import Flag, Floats, JointState, JointTrajectory, Text
 from hardware.nodes.shared.chunk_requests import POLL_S, ChunkRequests
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.instruction_source import InstructionSource
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
-from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.timing import STALE_STATE_PERIODS
 from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
@@ -56,7 +56,9 @@ class ArmPolicyNode:
         self._observer = ArmObserver(bundle.env.obs, words=True)
         self._history = ObservationHistory(bundle.obs_steps)
         # after new words the next tick asks for a chunk that follows them
-        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
+        self._instruction = InstructionSource(
+            bus, bundle, self._observer.reads_words, say, self.requests.request_now
+        )
         self._enabled, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
@@ -122,10 +124,12 @@ class ArmPolicyNode:
         if self._bundle.chunk == 1:
             return False, f"not stopped: {SINGLE}; call its ~/stop"
         self._enabled = False
-        self.requests.hurry()
+        self.requests.request_now()
         self._history.reset()
         self._plan.reset()
         self._end_heartbeat()
+        self._waits_for = ""  # no longer looked for
+        self._faults.end(self._bus.now())
         return True, "stopped"
 
     def _reset(self) -> Answer:
@@ -145,11 +149,13 @@ class ArmPolicyNode:
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
             return self._faults.begin(STALE, self._bus.now())
         no_goal = self._observer.goal_size and self._goal is None
-        self._waits_for = NO_GOAL if no_goal else self._told.waits_for
+        self._waits_for = NO_GOAL if no_goal else self._instruction.waits_for
         if self._waits_for:
             return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._told.followed())
+            seen = self._observer.build(
+                message, self._pictures.fresh(), self._goal, self._instruction.followed()
+            )
             self._history.push(seen)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
@@ -191,7 +197,7 @@ class ArmPolicyNode:
             self._beat(Flag(False))
 
     def _report(self) -> None:
-        wrong, remark = self._faults.present or self._waits_for, self._told.remark()
+        wrong, remark = self._faults.present or self._waits_for, self._instruction.remark()
         level, sentence, values = self.requests.status(self._enabled, wrong, remark)
         self._own.tell(level, sentence, values | {"episode": str(self.requests.episode)})
 

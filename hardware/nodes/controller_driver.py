@@ -25,20 +25,20 @@ AGAIN_S = 5.0  # interval between two attempts to connect to a controller that c
 WAITS = "waits for joint_states: start the joint_state_broadcaster"
 
 
-def complain(sentence: str) -> None:
+def print_fault(sentence: str) -> None:
     print(f"controller_driver: {sentence}", file=sys.stderr, flush=True)
 
 
 class ControllerDriverNode:
     """`command/safe` in; trajectories, forward commands or goals of the arm's controller out."""
 
-    def __init__(self, bus: Bus, driver: Ros2ControlDriver, say: Callable[[str], None] = complain) -> None:
+    def __init__(self, bus: Bus, driver: Ros2ControlDriver, say: Callable[[str], None] = print_fault) -> None:
         self._bus, self._driver, self._say = bus, driver, say
         self._ready, self._ended, self._fault, self._tried_s = False, False, WAITS, -AGAIN_S
         self._found = ""  # fault that `_check` has found last
         self._own = OwnStatus(bus, DRIVER_STATUS)
         SAFE.subscribe(bus, self._on_command)
-        self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
+        self._sole = SolePublishers(bus, {SAFE: 1}, self._on_two_publishers)
         bus.service("~/connect", self._reconnect)
         bus.timer(LOOK_S, self._look)
         bus.timer(STATUS_S, self._report)
@@ -83,7 +83,7 @@ class ControllerDriverNode:
     def _gone(self) -> str:
         return f"No {self._driver.missing} come any more, so nothing is sent."
 
-    def _on_rivals(self, sentence: str) -> None:
+    def _on_two_publishers(self, sentence: str) -> None:
         if sentence:
             self._driver.stop("two publishers of commands")
         self._say_fault(sentence)

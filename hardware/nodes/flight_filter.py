@@ -11,7 +11,7 @@ from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import MOTORS, RATES, Flag, FlightCommand, Odometry
 from hardware.nodes.shared.auto_arm import AutoArm
-from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.dropped import DropReporter
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
@@ -42,7 +42,7 @@ class FlightFilterNode:
     ) -> None:
         self.filter, self._bus, self._period_s = filter_, bus, 1.0 / command_hz
         self._sent_s, self._clock, self._say = -math.inf, SendClock(bus), say
-        self._drops = DropTeller(bus.name, say)
+        self._drops = DropReporter(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported, self._repeats = (filter_.phase, filter_.reason), 0
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
@@ -53,7 +53,7 @@ class FlightFilterNode:
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
-        SolePublishers(bus, {ODOM: 1, FLIGHT_RAW: 1, FLIGHT_SAFE: 1}, self._on_rivals)
+        SolePublishers(bus, {ODOM: 1, FLIGHT_RAW: 1, FLIGHT_SAFE: 1}, self._on_two_publishers)
         bus.timer(self._period_s, self._on_timer)
         bus.timer(_STATUS_S, self._report)
 
@@ -99,11 +99,11 @@ class FlightFilterNode:
         self.filter.stop(Reason.FLIGHT_EMERGENCY_UNHEARD)
         self._tick()
 
-    def _on_rivals(self, sentence: str) -> None:
+    def _on_two_publishers(self, sentence: str) -> None:
         if sentence:
             self._auto_arm.cancel()  # the end of the second publisher does not arm
             self._say(f"{self._bus.name}: {sentence}.")
-        self.filter.on_rivals(sentence)
+        self.filter.on_two_publishers(sentence)
 
     def _arm(self) -> Answer:
         if self._lifecycle.finalized:

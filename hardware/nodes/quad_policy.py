@@ -13,7 +13,7 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.flight_units import FlightUnits
 from hardware.loop.decision_clock import DecisionClock
 from hardware.loop.flight_observation import vehicle_state
-from hardware.loop.flown import FlightRecord
+from hardware.loop.flight_record import FlightRecord
 from hardware.loop.timing import LoopTiming
 from hardware.messages import MOTORS, RATES, FlightCommand, Floats, Odometry, Text
 from hardware.nodes.shared.decision_rate import DecisionRate
@@ -146,6 +146,7 @@ class QuadPolicyNode:
 
     def _stop(self) -> Answer:
         self._enabled = False
+        self._faults.end(self._bus.now())  # no longer looked for
         return True, "stopped: the filter lands"
 
     def _reset(self) -> Answer:

@@ -19,7 +19,7 @@ from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Answer, Bus, CompleteBus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Flag, Text
-from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.dropped import DropReporter
 from hardware.recording.recording import FLUSH_S, IN_PROGRESS, Channel, Recording, is_frame
 from hardware.recording.salvage import salvage
 from hardware.topic import Topic
@@ -70,7 +70,7 @@ class RecorderNode:
         self._stamps = ReceiptStamps(bus.stamp, bus.now)  # stamps of the running recording
         for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
-        self._drops = DropTeller(bus.name, say)
+        self._drops = DropReporter(bus.name, say)
         self._requests: dict[str, Callable[[], Answer]] = {
             "start": self.begin,
             "stop": self.save,

@@ -38,7 +38,7 @@ STOPPED = "stopped by its service or lifecycle; it accepts commands again after 
 S = TypeVar("S", ArmState, QuadState)
 
 
-def complain(sentence: str) -> None:
+def print_fault(sentence: str) -> None:
     print(f"robot_driver: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -61,7 +61,7 @@ class _DriverNode(ABC, Generic[S]):
         bus.service("~/connect", self._connect)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._connect, self._stop)
-        self._sole = SolePublishers(bus, {commands: 1}, self._on_rivals)
+        self._sole = SolePublishers(bus, {commands: 1}, self._on_two_publishers)
         bus.timer(1.0 / state_hz, self._read)
         bus.timer(STATUS_S, self._report)
 
@@ -135,7 +135,7 @@ class _DriverNode(ABC, Generic[S]):
             self._say(f"{fault}.")
         self._report()
 
-    def _on_rivals(self, sentence: str) -> None:
+    def _on_two_publishers(self, sentence: str) -> None:
         if sentence:
             self._fail(DriverError(sentence))
             try:
@@ -187,7 +187,7 @@ class ArmDriverNode(_DriverNode[ArmState]):
         driver: ArmDriver,
         state_hz: float,
         robot: RobotDescription,
-        say: Callable[[str], None] = complain,
+        say: Callable[[str], None] = print_fault,
     ) -> None:
         super().__init__(bus, driver, state_hz, say, SAFE)
         self._names, self._frame = driver.names, robot.frame_id  # names are known once it is connected
@@ -225,7 +225,7 @@ class QuadDriverNode(_DriverNode[QuadState]):
 
     def __init__(
         self, bus: Bus, driver: QuadDriver, state_hz: float, level: str, ground_m: float = 0.0,
-        say: Callable[[str], None] = complain,
+        say: Callable[[str], None] = print_fault,
     ) -> None:  # fmt: skip
         if level == "motors":
             refuse_motors(MotorCommand(np.zeros(4)), "A quadcopter behind a link")

@@ -14,7 +14,7 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Text, Twist
 from hardware.nodes.shared.auto_arm import AutoArm
-from hardware.nodes.shared.dropped import DropTeller, jump_words
+from hardware.nodes.shared.dropped import DropReporter, jump_words
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.operator_lease import OperatorLease
@@ -64,7 +64,7 @@ class SafetyFilterNode:
         look_s = 1.0 / watchdog_hz(robot)
         self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
         self._bus, self._robot, self._say = bus, robot, say
-        self._drops = DropTeller(bus.name, say)
+        self._drops = DropReporter(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported = Phase.DISARMED, self.filter.reason
         self._send = SAFE.publisher(bus)
@@ -84,7 +84,7 @@ class SafetyFilterNode:
         self._lifecycle = manage(bus, self._arm, self._stop)
         # Its own command/safe counts as well: a second sender there moves the robot past this filter.
         sole: dict[Topic[Any], int] = dict.fromkeys((RAW, TELEOP, JOINT_JOG, TWIST, SAFE), 1)
-        SolePublishers(bus, sole | {JOINT_STATES: robot.state_publishers}, self._on_rivals)
+        SolePublishers(bus, sole | {JOINT_STATES: robot.state_publishers}, self._on_two_publishers)
         bus.timer(look_s, self._look)
         bus.timer(_STATUS_S, self._report)
 
@@ -185,11 +185,11 @@ class SafetyFilterNode:
         self.filter.stop(Reason.EMERGENCY_UNHEARD)
         self._tick()
 
-    def _on_rivals(self, sentence: str) -> None:
+    def _on_two_publishers(self, sentence: str) -> None:
         if sentence:
             self._auto_arm.cancel()  # the end of the second publisher does not arm
             self._say(f"{self._bus.name}: {sentence}.")
-        self.filter.on_rivals(sentence)
+        self.filter.on_two_publishers(sentence)
 
     def _arm(self) -> Answer:
         if self._lifecycle.finalized:

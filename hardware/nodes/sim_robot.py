@@ -93,7 +93,7 @@ class SimArmNode:
         # Without a command for this long the arm holds by itself, as a real one.
         self._watchdog_s = max(WATCHDOG_S, PERIODS / robot.command_hz)
         SAFE.subscribe(bus, self._on_command)
-        self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
+        self._sole = SolePublishers(bus, {SAFE: 1}, self._on_two_publishers)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
         bus.timer(_STATUS_S, self._report)
@@ -126,7 +126,7 @@ class SimArmNode:
             return
         self._commanded_s, self._status = received_s, (0, "commanded")
 
-    def _on_rivals(self, sentence: str) -> None:
+    def _on_two_publishers(self, sentence: str) -> None:
         if sentence:
             self._hold()
         self._status = (2, sentence) if sentence else (0, "waits for commands")
@@ -169,7 +169,7 @@ class SimQuadNode:
         self._bus, self._quad, self._period_s = bus, quad, 1.0 / state_hz
         self._tell = ODOM.publisher(bus)
         FLIGHT_SAFE.subscribe(bus, self._on_command)
-        self._sole = SolePublishers(bus, {FLIGHT_SAFE: 1}, self._on_rivals)
+        self._sole = SolePublishers(bus, {FLIGHT_SAFE: 1}, self._on_two_publishers)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
 
@@ -189,7 +189,7 @@ class SimQuadNode:
         if values.shape == (4,) and np.isfinite(values).all() and not self._sole.rivals:
             self._quad.command(values)
 
-    def _on_rivals(self, sentence: str) -> None:
+    def _on_two_publishers(self, sentence: str) -> None:
         if sentence:
             print(f"{self._bus.name}: {sentence}.", flush=True)
 

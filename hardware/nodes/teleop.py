@@ -36,7 +36,7 @@ RATE_HZ = 50.0
 FRESH_S = 0.1  # oldest joint_states with which the arm may be moved
 
 
-def complain(sentence: str) -> None:
+def print_fault(sentence: str) -> None:
     print(f"teleop: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -47,9 +47,14 @@ class TeleopNode:
     """
 
     def __init__(
-        self, bus: Bus, device: Teleoperator, robot: RobotDescription, say: Callable[[str], None] = complain,
-        limits: ToolLimits = USUAL_LIMITS, joints: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        bus: Bus,
+        device: Teleoperator,
+        robot: RobotDescription,
+        say: Callable[[str], None] = print_fault,
+        limits: ToolLimits = USUAL_LIMITS,
+        joints: Sequence[str] = (),
+    ) -> None:
         self._bus, self._device, self._robot, self._say = bus, device, robot, say
         self._drive = OperatorDrive(robot, limits, joints)
         self._measured_rad: Float[ndarray, " j"] | None = None

@@ -23,10 +23,10 @@ from hardware.nodes.shared.chunk_requests import POLL_S, ChunkRequests
 from hardware.nodes.shared.decision_rate import DecisionRate
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.instruction_source import InstructionSource
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import STALE_PICTURE_PERIODS, NewestPictures, PictureSettings
 from hardware.nodes.shared.send_clock import SendClock
-from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.flight_limits import is_state
 from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS
@@ -75,7 +75,9 @@ class VelocityPolicyNode:
         self._observer = CameraFlightObserver(bundle.env.obs)
         self._history = ObservationHistory(bundle.obs_steps)
         # after new words the next decision asks for a chunk that follows them
-        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
+        self._instruction = InstructionSource(
+            bus, bundle, self._observer.reads_words, say, self.requests.request_now
+        )
         period_s = 1.0 / bundle.env.control_hz
         age_s = STALE_PICTURE_PERIODS * period_s if pictures.age_s is None else pictures.age_s
         pictures = replace(pictures, age_s=age_s)
@@ -87,7 +89,7 @@ class VelocityPolicyNode:
         self._flies = self._sent = False  # in a flight; a command of it was sent
         self._settled_s = -math.inf  # after a reset, missing pictures are no fault before this time
         self._climb_s: float | None = None  # start of the climb; None: no climb, or it is over
-        self._faults, self._waits_for, self._bad_frames = FaultLog(bus.name, say), "", ""
+        self._faults, self._bad_frames = FaultLog(bus.name, say), ""
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -163,11 +165,10 @@ class VelocityPolicyNode:
         """Decide, or begin a flight, if there is all that a decision needs; what it lacks is reported."""
         if not self.requests.ready:
             return
-        self._waits_for = self._told.waits_for
-        if self._waits_for:
+        if self._instruction.waits_for:
             return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._told.followed())
+            seen = self._observer.build(message, self._pictures.fresh(), self._instruction.followed())
         except DataError as error:
             if received_s >= self._settled_s:
                 self._faults.begin(str(error), self._bus.now())
@@ -228,6 +229,7 @@ class VelocityPolicyNode:
     def _stop(self) -> Answer:
         self._enabled = False
         self._plan.reset()
+        self._faults.end(self._bus.now())  # no longer looked for
         return True, "stopped: the filter lands"
 
     def _reset(self) -> Answer:
@@ -238,6 +240,9 @@ class VelocityPolicyNode:
 
     def _report(self) -> None:
         slow = self._rate.fault(self._bus.now())
-        wrong = self._bad_frames or self._faults.present or self._waits_for or slow
-        level, sentence, values = self.requests.status(self._enabled, wrong, self._told.remark())
+        waits_for = (
+            self._instruction.waits_for if self._enabled else ""
+        )  # also before a flight, and while it loads
+        wrong = self._bad_frames or self._faults.present or waits_for or slow
+        level, sentence, values = self.requests.status(self._enabled, wrong, self._instruction.remark())
         self._own.tell(level, sentence, values | self._rate.values)

@@ -127,7 +127,7 @@ class ArmFilter:
             self._count(self.dropped)
             return False
         if self._commands.leads(source):
-            self._schedule.hurry()
+            self._schedule.request_now()
         return True
 
     def on_emergency(self, pressed: bool) -> None:
@@ -136,7 +136,7 @@ class ArmFilter:
         if pressed:
             self.stop(Reason.EMERGENCY)
 
-    def on_rivals(self, sentence: str) -> None:
+    def on_two_publishers(self, sentence: str) -> None:
         """Note that a topic that moves the arm has two publishers, which stops it; empty: one is left."""
         self.rivals = sentence
         if sentence:
@@ -184,7 +184,7 @@ class ArmFilter:
             if self._phase.stop(reason):
                 self._count(reason)
             self._commands.expire()
-            self._schedule.hurry()
+            self._schedule.request_now()
         return True, "silent already" if self.phase is Phase.DISARMED else f"stopping: {reason.sentence}"
 
     def tick(self, now_s: float) -> Joints | None:
@@ -241,7 +241,7 @@ class ArmFilter:
         self._commands.expire()
         if self._phase.hold(why, now_s):
             self._count(why)
-            self._schedule.hurry()
+            self._schedule.request_now()
         if self._phase.held_too_long(now_s):
             self.stop(why)
 

@@ -10,8 +10,8 @@ from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.messages import JointTrajectory
-from hardware.safety.intake import Order, is_hold_request, read_command
 from hardware.safety.limits import Target
+from hardware.safety.message_parsing import StampOrder, is_hold_request, read_command
 from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_COMMAND_PERIODS, START_PERIODS, age_limit_s, is_stale
 from robo_rl.core.shapes import Bool, Float
@@ -20,9 +20,9 @@ Joints = Float[ndarray, " j"]
 Source = Literal["policy", "teleop"]
 
 
-def new_orders() -> dict[Source, Order]:
+def new_orders() -> dict[Source, StampOrder]:
     """Order of the messages of each sender, before the first."""
-    return {"policy": Order(), "teleop": Order()}
+    return {"policy": StampOrder(), "teleop": StampOrder()}
 
 
 class CommandAcceptance:
@@ -42,7 +42,7 @@ class CommandAcceptance:
         self,
         robot: RobotDescription,
         look_s: float,
-        orders: dict[Source, Order] | None = None,
+        orders: dict[Source, StampOrder] | None = None,
         joints: Bool[ndarray, " j"] | None = None,
     ) -> None:
         """look_s: time until the filter looks again; see `age_limit_s`. orders: of both senders, which

@@ -19,8 +19,8 @@ from hardware.messages import MOTORS, RATES, FlightCommand, Odometry
 from hardware.safety.confirmation import Confirmation
 from hardware.safety.flight_limits import Four, Level, clamped, exceeded, is_state, tilt
 from hardware.safety.frames import Frames
-from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
+from hardware.safety.message_parsing import StampOrder
 from hardware.safety.reasons import Effect, Reason
 from hardware.safety.timing import SILENT_FLIGHT_PERIODS, SLACK_S, STALE_STATE_PERIODS, is_stale
 from robo_rl.core.errors import ConfigError
@@ -59,7 +59,7 @@ class FlightFilter:
         self.phase, self.counts = FlightPhase.DISARMED, Counter[Reason]()
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
-        self._order, self._frames = Order(), Frames()
+        self._order, self._frames = StampOrder(), Frames()
         self._tilted, self._low = Confirmation(), Confirmation()
         self._is_down = False  # the newest state is below cut_height_m, and others before it agree
         self.fault = ""  # fault of the frames of the newest state
@@ -80,7 +80,7 @@ class FlightFilter:
         if self.fault or not is_state(message) or not math.isfinite(received_s):
             self._count(Reason.BAD_STATE)
             return
-        if not self._is_believed(message, received_s):
+        if not self._is_plausible(message, received_s):
             self._count(Reason.TILT_UNCONFIRMED)
             return
         self._frames.take(message)
@@ -111,7 +111,7 @@ class FlightFilter:
         if pressed:
             self._cut(Reason.KILLED)
 
-    def on_rivals(self, sentence: str) -> None:
+    def on_two_publishers(self, sentence: str) -> None:
         """Note that a topic that moves the craft has two publishers, which lands it; empty: one is left."""
         self.rivals = sentence
         if sentence:
@@ -224,7 +224,7 @@ class FlightFilter:
         else:
             self.reason = late
 
-    def _is_believed(self, state: Odometry, received_s: float) -> bool:
+    def _is_plausible(self, state: Odometry, received_s: float) -> bool:
         """False for a state that would cut the motors of a flying craft, unless others before it agree."""
         flies = self.phase in (FlightPhase.FLYING, FlightPhase.LANDING)
         if not flies or tilt(state) <= self.envelope.cut_tilt_rad:

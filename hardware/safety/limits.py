@@ -88,7 +88,7 @@ def next_move(
         move = braking(last, measured_rad, dt_s, limits)
     else:
         move = towards(target, last, measured_rad, dt_s, limits)
-    return move if workspace is None else _fenced(move, last, target, dt_s, limits, workspace)
+    return move if workspace is None else _inside_workspace(move, last, target, dt_s, limits, workspace)
 
 
 def stopping_speed(
@@ -167,7 +167,7 @@ def braking_straight(last: Move, dt_s: float, limits: ArmLimits) -> Move:
     return _limited(kept * last.speed_rad_s, last, None, dt_s, limits)
 
 
-def _fenced(
+def _inside_workspace(
     move: Move, last: Move, target: Target | None, dt_s: float, limits: ArmLimits, workspace: Workspace
 ) -> Move:
     """The step if the arm can brake after it without leaving the workspace or its range; else a braking one.

@@ -9,8 +9,8 @@ from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.messages import JointState
-from hardware.safety.intake import Measured, read_state, state_fault
 from hardware.safety.limits import ArmLimits
+from hardware.safety.message_parsing import Measured, read_state, state_fault
 from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_STATE_PERIODS, age_limit_s, is_stale
 from robo_rl.core.shapes import Float

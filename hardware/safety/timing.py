@@ -42,7 +42,7 @@ class SendSchedule:
         """Forget the last sending: the next command is due at once."""
         self._sent_at_s = math.nan
 
-    def hurry(self) -> None:
+    def request_now(self) -> None:
         """Send as soon as sending is allowed, because there is something new to send."""
         self._urgent = True
 

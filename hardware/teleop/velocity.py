@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.messages import JointJog, Twist
-from hardware.safety.intake import Order
+from hardware.safety.message_parsing import StampOrder
 from hardware.safety.reasons import Reason
 from hardware.teleop.jog import Jog
 from hardware.teleop.tool_speed import ToolSpeed
@@ -33,7 +33,7 @@ class VelocityTeleop:
         self._robot, self._period_s = robot, 1.0 / robot.command_hz
         self._limit_rad_s = robot.column("velocity_rad_s")
         self._jog = Jog.of(robot)
-        self._orders: dict[type, Order] = {JointJog: Order(), Twist: Order()}
+        self._orders: dict[type, StampOrder] = {JointJog: StampOrder(), Twist: StampOrder()}
         self._tool: ToolSpeed | None = None
         self._newest: dict[type, tuple[JointJog | Twist, float]] = {}  # by kind, with the time of receipt
         self._commanded_s = -math.inf

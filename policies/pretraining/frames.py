@@ -105,7 +105,7 @@ class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
             frames[torch.from_numpy(place)] = part.gather(index[place] - first)[part.keys[0]][:, 0]
         return frames
 
-    def batches(self, picks: Iterator[Picks], workers: int) -> Iterator[UInt8[Tensor, "rows h w 3"]]:
+    def batches(self, picks: Iterator[FrameIndices], workers: int) -> Iterator[UInt8[Tensor, "rows h w 3"]]:
         """Frames of each element of `picks`: now, next, goal and intention, one after the other."""
         loader: DataLoader[Any] = DataLoader(
             self,
@@ -123,7 +123,7 @@ def _as_read(frames: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
 
 
 @dataclass(frozen=True)
-class Picks:
+class FrameIndices:
     """Numbers of the frames of one update, and the positions of their crops in [0, 1).
 
     A frame and the next one have the same crop, so that a shift of the crop is no motion.
@@ -168,7 +168,7 @@ def pick_frames(
     seed: int,
     step: int,
     instructions: VideoInstructions | None = None,
-) -> Picks:
+) -> FrameIndices:
     """Frames of update `step`. Each frame that has a next one in its video is equally likely.
 
     Where an instruction is the goal and is reached at the end of its video, the frame is that end with
@@ -182,7 +182,9 @@ def pick_frames(
     intent = _goals(now, last, int(ends[-1]), config, rng)
     other = _goals(now, last, int(ends[-1]), config, rng)
     same = torch.rand(batch, generator=rng) < config.same_goal
-    picks = Picks(now, torch.where(same, intent, other), intent, torch.rand(3, batch, 2, generator=rng))
+    picks = FrameIndices(
+        now, torch.where(same, intent, other), intent, torch.rand(3, batch, 2, generator=rng)
+    )
     if instructions is None:
         return picks
     # Drawn last, so that the other rows are those of a training without instructions.

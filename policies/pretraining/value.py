@@ -101,7 +101,7 @@ def value_loss(
     expectile: float,
     words: Int64[Tensor, "b m"] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """(loss, logs) of frames in the order of `Picks.order`. slow: the target network.
+    """(loss, logs) of frames in the order of `FrameIndices.order`. slow: the target network.
 
     words: instructions that are goal and intention in place of the frames; zeros, or None: the frames are.
 

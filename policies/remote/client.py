@@ -30,7 +30,7 @@ class PolicyConnection:
         self._number, self._fault, self.decided_s = 0, "", 0.0
         self._channel = self._connect()
         try:
-            self.contract = self._greet()
+            self.contract = self._handshake()
         except RemoteError as error:
             self.close()
             raise self._failed(str(error)) from error
@@ -59,7 +59,7 @@ class PolicyConnection:
                 f"serve policy=<run> port={self.address.port}"
             ) from error
 
-    def _greet(self) -> PolicyContract:
+    def _handshake(self) -> PolicyContract:
         """Exchange the first frames; returns the contract of the server."""
         hello = self._expect("hello", HELLO_S)
         first, second = hello.meta.get("nonce"), nonce()

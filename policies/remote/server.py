@@ -121,7 +121,7 @@ class PolicyServer:
     def _attend(self, channel: FrameChannel, where: str) -> None:
         """Serve one client until it leaves or breaks the protocol."""
         try:
-            answer = self._greet(channel, where)
+            answer = self._handshake(channel, where)
             if answer is None or self._waiting.pop(channel, None) is None:
                 return
             if not self._places.acquire(blocking=False):
@@ -150,7 +150,7 @@ class PolicyServer:
         while True:
             self._answer(channel, channel.receive(FRAME_S, idle=True))
 
-    def _greet(self, channel: FrameChannel, where: str) -> Frame | None:
+    def _handshake(self, channel: FrameChannel, where: str) -> Frame | None:
         """Exchange the first frames; returns the last of them, the contract, or None for a client that was
         refused.
         """

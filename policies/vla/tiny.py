@@ -81,13 +81,18 @@ class PictureTokens(nn.Module):
 
 
 class TinyBackbone(nn.Module):
-    """Prefix of pictures and words; see the module."""
+    """Prefix of pictures and words; see the module.
+
+    cut_words: on a CPU, texts are cut to the longest of the batch, which gives the same prefix in less time;
+    False: computed as on a GPU.
+    """
 
     def __init__(
         self, sides: list[tuple[int, int]], config: VlaConfig, vocabulary: Sequence[str] = ()
     ) -> None:
         super().__init__()
         width = config.width
+        self.cut_words = True
         self.layers, self.heads, self.kv_heads = config.layers, config.heads, config.kv_heads
         self.head_dim = width // config.heads
         self.cameras = nn.ModuleList([PictureTokens(side, width, config.crop, config.film) for side in sides])
@@ -114,8 +119,8 @@ class TinyBackbone(nn.Module):
         With policy.spatial the predicted points (b, 2 c) come last.
         """
         words = self.tokens(text)
-        # on a GPU the length would be read from the device; a graph has words of full length
-        if words.device.type == "cpu" and not torch.compiler.is_exporting():
+        # On a GPU the length would be read from the device; an exported graph has words of full length.
+        if self.cut_words and words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
         mask, embedded = words != 0, self.words(words)
         said = (embedded * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
@@ -133,7 +138,7 @@ class TinyBackbone(nn.Module):
         place = torch.where(place < words.shape[1], place, place + (MOST_BYTES - words.shape[1]))
         out = self.text(
             inputs_embeds=tokens,
-            attention_mask=mask.long(),
+            attention_mask=causal(mask),
             position_ids=place.expand(tokens.shape[0], -1),
             use_cache=True,
         )
@@ -147,6 +152,14 @@ class TinyBackbone(nn.Module):
                 last += len(camera.position)  # the token of key points is a picture's last
                 pooled.append(head(out.last_hidden_state[:, last], found))
         return keys, values, mask, torch.cat(pooled, dim=1), moment
+
+
+def causal(mask: Bool[Tensor, "b L"]) -> Bool[Tensor, "b 1 L L"]:
+    """Attention of each token to the tokens of `mask` up to itself. `transformers` would read the device to
+    find out whether any token is masked.
+    """
+    earlier = torch.ones(mask.shape[1], mask.shape[1], dtype=torch.bool, device=mask.device).tril()
+    return mask[:, None, None, :] & earlier
 
 
 def prefix_of(out: Any, mask: Bool[Tensor, "b L"], moments: int = 0) -> Prefix:

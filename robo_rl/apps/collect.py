@@ -62,7 +62,7 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
         if said := origin_note(config, store):
             print(said)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
-            room = Shares.of(tasks_in(config.env), chosen, config.episodes, store)
+            room = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
             collection = Collection(config, env, driver, writer, bar, room)
             try:
                 if have < config.episodes:
@@ -152,14 +152,16 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
     return DatasetWriter.create(root, spec, image_codec=codec, stamps=(), info=note, renew=True)
 
 
-class Shares:
+class EpisodeQuotas:
     """Room for episodes of each recorded task; unlimited in an environment of one task."""
 
     def __init__(self, tasks: tuple[str, ...], room: dict[int, int]) -> None:
         self.tasks, self._room = tasks, room
 
     @classmethod
-    def of(cls, tasks: tuple[str, ...], chosen: Sequence[int], episodes: int, store: EpisodeStore) -> Shares:
+    def of(
+        cls, tasks: tuple[str, ...], chosen: Sequence[int], episodes: int, store: EpisodeStore
+    ) -> EpisodeQuotas:
         """Equal shares of the `chosen` tasks, by number, in a dataset of `episodes`: less what `store` holds
         of them, and of all that is not of other tasks.
         """
@@ -204,7 +206,7 @@ class Collection:
         driver: Demonstrator,
         writer: DatasetWriter,
         bar: Any,
-        shares: Shares,
+        shares: EpisodeQuotas,
     ) -> None:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.shares = shares

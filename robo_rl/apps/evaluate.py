@@ -14,8 +14,8 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.checkpoint import other_rate
 from policies.executor import ChunkExecutor
+from policies.instructed_policy import InstructedPolicy
 from policies.saved_files import POLICY_FILE
-from policies.told import ToldPolicy
 from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
@@ -220,7 +220,7 @@ def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
     """The policy, told `instruction` if that is given."""
     if config.instruction is None:
         return actor
-    return replace(actor, policy=ToldPolicy(actor.policy, config.instruction))
+    return replace(actor, policy=InstructedPolicy(actor.policy, config.instruction))
 
 
 def check_tasks(config: EvaluateConfig, name: str) -> None:

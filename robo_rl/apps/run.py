@@ -13,7 +13,7 @@ from policies.deploy.graph import Device
 from policies.deploy.kept_prefix import times_text
 from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
-from policies.told import ToldPolicy
+from policies.instructed_policy import InstructedPolicy
 from policies.vocabulary import unread_sentence
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
@@ -95,7 +95,7 @@ def told(policy: ChunkPolicy, bundle: Bundle, env: EnvSpec) -> ChunkPolicy:
             f"The bundle {bundle.folder} reads an instruction, and {env.name} gives none. Export it with "
             "instruction=<what to do>, or name an environment that gives one (env=arm/reach:instruction=...)."
         )
-    return ToldPolicy(policy, bundle.instruction)
+    return InstructedPolicy(policy, bundle.instruction)
 
 
 def next_step(bundle: Bundle) -> str:

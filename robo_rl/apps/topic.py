@@ -10,8 +10,8 @@ from itertools import groupby
 
 from hardware.bus.dds.introspection import Endpoint, ReceivedMessage, TopicIntrospector
 from hardware.bus.names import namespace_of, resolve
-from hardware.bus.pace import PaceMeter
 from hardware.bus.readable import readable
+from hardware.bus.topic_rate import TopicRateMeter
 from robo_rl.conf.up import TopicEchoConfig, TopicHzConfig, TopicInfoConfig, TopicListConfig
 from robo_rl.core.errors import BusError, BusNameError
 
@@ -74,7 +74,7 @@ def echo(config: TopicEchoConfig) -> None:
 
 def hz(config: TopicHzConfig) -> None:
     """Print rates until the time is reached, with a last line, or until Ctrl-C."""
-    meter, last_s, line_s, new = PaceMeter(config.window), time.monotonic(), time.monotonic() + LINE_S, 0
+    meter, last_s, line_s, new = TopicRateMeter(config.window), time.monotonic(), time.monotonic() + LINE_S, 0
 
     def take(introspector: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
         nonlocal last_s, line_s, new
@@ -106,9 +106,9 @@ def _words(end: Endpoint) -> str:
     return f"{end.node or 'a participant that is no node'} ({sent}, {kept})"
 
 
-def _line(meter: PaceMeter, new: int, silent_s: float) -> str:
+def _line(meter: TopicRateMeter, new: int, silent_s: float) -> str:
     """Line on the messages since the last line; if there was none, on those before."""
-    pace = meter.pace()
+    pace = meter.rate()
     if new == 0:
         return f"silent for {silent_s:.1f} s" + (f"; before: {pace}" if pace else "")
     return str(pace) if pace else "one message so far"

@@ -75,7 +75,7 @@ def episode_faults(episode: Episode) -> Iterator[Fault]:
         yield from found
         if not found:
             sound.add(column.name)
-    yield from _strays(episode)
+    yield from _unknown_columns(episode)
     if len(sound) == len(episode.dataset.columns()):  # otherwise they are known to differ
         yield from _group_faults(episode)
     yield from _content_faults(episode, sound)
@@ -152,7 +152,7 @@ def _shard_faults(number: int, folder: Path, name: str, array: ArrayMeta) -> Ite
         yield Fault(number, text, RESTORE, "bad_checksum")
 
 
-def _strays(episode: Episode) -> Iterator[Fault]:
+def _unknown_columns(episode: Episode) -> Iterator[Fault]:
     known = {column.name for column in episode.dataset.columns()}
     for path in sorted(episode.path.iterdir()):
         if path.is_dir() and path.name not in known:

@@ -26,7 +26,7 @@ from robo_rl.core.protocols import (
 )
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.decision_writer import DecisionWriter, Store
-from robo_rl.rl.observed import BaseFeatures, Observations, Seen
+from robo_rl.rl.observed import BaseFeatures, LaneObservations, Observations
 from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 from robo_rl.rl.takeover import Takeover
@@ -265,7 +265,7 @@ class Collector:
     def _open(
         self,
         lanes: Lanes,
-        seen: Seen,
+        seen: LaneObservations,
         ctx: Tensor,
         u: Tensor | None,
         critic_action: Tensor,

@@ -19,7 +19,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.data.frames import FrameRing
 
 
-class Seen(NamedTuple):
+class LaneObservations(NamedTuple):
     """Observation of k lanes. kept: columns of the replay."""
 
     features: Float[Tensor, "k f"]  # input of actor and critics
@@ -44,7 +44,7 @@ class Observations(Protocol):
         """The newest observations of all lanes."""
         ...
 
-    def see(self, lanes: Lanes) -> Seen: ...
+    def see(self, lanes: Lanes) -> LaneObservations: ...
 
 
 class BaseFeatures:
@@ -58,10 +58,10 @@ class BaseFeatures:
     def start(self, obs: Obs, lanes: Lanes) -> None: ...
     def add(self, obs: Obs) -> None: ...
 
-    def see(self, lanes: Lanes) -> Seen:
+    def see(self, lanes: Lanes) -> LaneObservations:
         condition = encode(self.executor.policy, self.executor.history(lanes))
         features = pooled(condition)
-        return Seen(features, {"obs": features}, condition)
+        return LaneObservations(features, {"obs": features}, condition)
 
 
 class LearnedFeatures:
@@ -79,10 +79,10 @@ class LearnedFeatures:
     def add(self, obs: Obs) -> None:
         self.frames.append(self.executor.lanes, obs)
 
-    def see(self, lanes: Lanes) -> Seen:
+    def see(self, lanes: Lanes) -> LaneObservations:
         history = self.executor.history(lanes)
         states = self.encoder.states(history)
-        return Seen(
+        return LaneObservations(
             self.encoder.encode(states, history), {"obs": states, "frame": lanes.read(self.frames.newest)}
         )
 
@@ -98,6 +98,6 @@ class StateFeatures:
     def start(self, obs: Obs, lanes: Lanes) -> None: ...
     def add(self, obs: Obs) -> None: ...
 
-    def see(self, lanes: Lanes) -> Seen:
+    def see(self, lanes: Lanes) -> LaneObservations:
         features = self.encoder.states(self.executor.history(lanes))
-        return Seen(features, {"obs": features})
+        return LaneObservations(features, {"obs": features})

@@ -15,11 +15,11 @@ from policies.acting import LaneActor
 from policies.checkpoint import check_compatible, load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, check_env, load_bundle
 from policies.deploy.runner import OnnxPolicy
+from policies.instructed_policy import InstructedPolicy
 from policies.registry import SavedPolicy
 from policies.remote.address import is_remote, parse_address
 from policies.remote.policy import RemotePolicy
 from policies.saved_files import POLICY_FILE
-from policies.told import ToldPolicy
 from policies.vocabulary import unread_words, vocabulary_in
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.conditioning import memory_shape, sample_with_moment
@@ -73,7 +73,7 @@ class LoadedPolicy:
         if isinstance(self.policy, RemotePolicy):
             self.policy.check(env)
         elif (self.folder / MANIFEST).is_file():
-            told = isinstance(self.policy, ToldPolicy)
+            told = isinstance(self.policy, InstructedPolicy)
             check_env(load_bundle(self.folder), with_instruction(env) if told else env)
         else:
             check_fits(self.policy, self.folder, env, given)
@@ -89,7 +89,7 @@ def check_fits(
     try:
         check_compatible(policy, env, dataset)
     except CheckpointError as error:
-        told = isinstance(policy, ToldPolicy)
+        told = isinstance(policy, InstructedPolicy)
         other = _of_another_embodiment(folder, with_instruction(env) if told else env)
         if other is None:
             raise

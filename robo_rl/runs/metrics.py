@@ -83,9 +83,9 @@ class Metrics:
         if self._logger is not None:
             self._logger.log(step, numbers)
         if self.bar is not None:
-            self._glance(numbers)
+            self._show_progress(numbers)
 
-    def _glance(self, numbers: Mapping[str, float]) -> None:
+    def _show_progress(self, numbers: Mapping[str, float]) -> None:
         """Show the latest of the chosen values; a line without any of them leaves the bar unchanged."""
         if not self.shown:
             self._latest = dict(list(numbers.items())[:3])

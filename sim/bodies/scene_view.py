@@ -82,7 +82,7 @@ class SceneView:
 
     def object_pose(self, name: str) -> Pose:
         """Pose of a free object, by the name of its free joint."""
-        columns = self._loose(name)[0]
+        columns = self._free_object(name)[0]
         return Pose(self.physics.qpos[:, columns][:, :3], self.physics.qpos[:, columns][:, 3:])
 
     def body(self, name: str) -> Pose:
@@ -96,13 +96,13 @@ class SceneView:
         return self.physics.qpos[:, scene.qpos(name).start], self.physics.qvel[:, scene.qvel(name).start]
 
     def speed_m_s(self, name: str) -> Float[Tensor, "n 3"]:
-        return self.physics.qvel[:, self._loose(name)[1]][:, :3]
+        return self.physics.qvel[:, self._free_object(name)[1]][:, :3]
 
     def spin_rad_s(self, name: str) -> Float[Tensor, "n 3"]:
         """Angular velocity about the object's own axes."""
-        return self.physics.qvel[:, self._loose(name)[1]][:, 3:]
+        return self.physics.qvel[:, self._free_object(name)[1]][:, 3:]
 
-    def _loose(self, name: str) -> tuple[slice, slice]:
+    def _free_object(self, name: str) -> tuple[slice, slice]:
         """Columns of a free object. Raises UnknownNameError."""
         loose = self._columns.loose
         if name not in loose:

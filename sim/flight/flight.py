@@ -175,7 +175,7 @@ def _biased(state: Tensor, bias: Tensor) -> Tensor:
     return torch.cat([state[: RATE.start], state[RATE] + bias, state[RATE.stop :]]) if len(bias) else state
 
 
-def first_sight(
+def first_observation(
     state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask,
     senses: FlightSenses, realism: Realism | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip

@@ -22,7 +22,7 @@ from sim.flight.command import ON_MOTORS, CommandLevel, level_physics, make_comm
 from sim.flight.flight import FlightFn, make_flight, noise_size
 from sim.flight.memory import layout
 from sim.flight.realism import Realism
-from sim.flight.starts import Fresh, StartDistribution
+from sim.flight.starts import InitialConditions, StartDistribution
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.protocol import FlightTask
 
@@ -168,7 +168,7 @@ class Flights:
 
     def _begin(self) -> None:
         # Copies, because `_take` returns views of the pool and lanes are later written in place.
-        fresh = Fresh(*(values.clone() for values in self._take(self.num)))
+        fresh = InitialConditions(*(values.clone() for values in self._take(self.num)))
         self.state, self.memory, self.params, self.external, self.obs = fresh
 
     def _replace(self, ended: Bool[Tensor, " n"], lanes: Int[Tensor, " k"]) -> None:
@@ -186,20 +186,22 @@ class Flights:
                 self.params = self.params.index_copy(1, lanes, fresh.params)
         self.age.index_fill_(0, lanes, 0)
 
-    def _take(self, num: int) -> Fresh:
+    def _take(self, num: int) -> InitialConditions:
         """The next `num` starts, as views of the pool."""
         if num > _POOL:
             parts = [self._take(min(_POOL, num - i)) for i in range(0, num, _POOL)]
-            together = Fresh(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+            together = InitialConditions(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
             return together if self.spread else together._replace(params=parts[0].params)
         if self._taken + num > _POOL:
             self._starts, self._taken = self._distribution.draw(_POOL, self.generator), 0
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
-        return Fresh(*(values[:, chosen] if values.shape[1] > 1 else values for values in self._starts))
+        return InitialConditions(
+            *(values[:, chosen] if values.shape[1] > 1 else values for values in self._starts)
+        )
 
     def _sensor_noise(self) -> Float[Tensor, "r n"]:
-        if not self._distribution.hears:
+        if not self._distribution.needs_noise:
             return self._silence
         if self._used == _NOISE_STEPS:
             self._noise = torch.randn(_NOISE_STEPS, len(self._silence), self.num, generator=self.generator)
@@ -228,7 +230,7 @@ class Flights:
             if name == "generator":
                 self.generator.set_state(value)
             else:
-                setattr(self, name, Fresh(*value) if name == "_starts" else value)
+                setattr(self, name, InitialConditions(*value) if name == "_starts" else value)
 
 
 def _with_other_states(

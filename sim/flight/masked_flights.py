@@ -21,7 +21,7 @@ from sim.engines.quad.layout import Spread
 from sim.flight.command import ON_MOTORS, CommandLevel, level_physics, make_command
 from sim.flight.flight import FlightFn, make_flight, noise_size
 from sim.flight.realism import Realism
-from sim.flight.starts import Fresh, StartDistribution
+from sim.flight.starts import InitialConditions, StartDistribution
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.protocol import FlightTask
 
@@ -92,7 +92,7 @@ class MaskedFlights:
         if self._windows and self._windows % REFILL_EVERY == 0:
             self._pool.copy_(_rows(self._distribution.draw(POOL, self.generator), self._spread))
         self._windows += 1
-        if self._distribution.hears:
+        if self._distribution.needs_noise:
             self._noise.normal_(generator=self.generator)
         self._chosen.random_(0, POOL, generator=self.generator)
 
@@ -161,7 +161,7 @@ class MaskedFlights:
         self.generator.set_state(state["generator"])
 
 
-def _rows(fresh: Fresh, spread: Spread | None) -> Float[Tensor, "k n"]:
+def _rows(fresh: InitialConditions, spread: Spread | None) -> Float[Tensor, "k n"]:
     """What a fresh flight replaces, in one tensor."""
     varied = [fresh.params] if spread is not None else []
     return torch.cat([fresh.state, fresh.memory, fresh.obs, fresh.external, *varied])

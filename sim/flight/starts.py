@@ -10,13 +10,13 @@ from torch import Tensor
 
 from sim.engines.quad.craft import Craft, Four
 from sim.engines.quad.layout import Spread, parameters
-from sim.flight.flight import first_sight, noise_size
+from sim.flight.flight import first_observation, noise_size
 from sim.flight.realism import Realism
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.protocol import FlightTask
 
 
-class Fresh(NamedTuple):
+class InitialConditions(NamedTuple):
     """Initial conditions of flights; the last axis counts drones."""
 
     state: Tensor
@@ -39,11 +39,11 @@ class StartDistribution:
     small_s: float
 
     @property
-    def hears(self) -> bool:
+    def needs_noise(self) -> bool:
         """True where a flight needs random numbers at every step."""
         return self.senses.noise or self.realism.noise_size > 0
 
-    def draw(self, num: int, generator: torch.Generator) -> Fresh:
+    def draw(self, num: int, generator: torch.Generator) -> InitialConditions:
         """Starts with their observations, on the generator's device."""
         device = generator.device
         unit = torch.rand(self.task.start_numbers, num, generator=generator, device=device)
@@ -54,6 +54,8 @@ class StartDistribution:
             spread = torch.rand(9, num, generator=generator, device=device) * 2.0 - 1.0
             params = parameters(self.craft, self.small_s, num, self.spread, spread)
         size = noise_size(self.realism)
-        noise = torch.randn(size, num, generator=generator, device=device) if self.hears else None
-        memory, obs = first_sight(state, external, noise, self.hover, self.task, self.senses, self.realism)
-        return Fresh(state, memory, params, external, obs)
+        noise = torch.randn(size, num, generator=generator, device=device) if self.needs_noise else None
+        memory, obs = first_observation(
+            state, external, noise, self.hover, self.task, self.senses, self.realism
+        )
+        return InitialConditions(state, memory, params, external, obs)

@@ -17,7 +17,7 @@ from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS, parameters
 from sim.flight.command import MOTORS, level_physics, make_command
-from sim.flight.flight import first_sight, make_flight, obs_size
+from sim.flight.flight import first_observation, make_flight, obs_size
 from sim.flight.keyed_vec_env import Advanced, KeyedVecEnv
 from sim.flight.memory import layout
 from sim.flight.picture import picture
@@ -136,7 +136,7 @@ class QuadVecEnv(KeyedVecEnv):
             self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START)
         )
         noise = keyed_normal(seeds, 0, SENSED_SIZE, _SENSOR)
-        memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
+        memory, obs = first_observation(state, external, noise, self.command.hover, self.task, self.senses)
         age, tally = torch.zeros_like(seeds), torch.zeros_like(state[0])
         return dict(zip(self.saved, (state, memory, external, obs, seeds, age, tally), strict=True))
 

@@ -38,7 +38,7 @@ class Counts(NamedTuple):
     success: Bool[Tensor, " n"]
 
 
-class Judged(NamedTuple):
+class KernelResult(NamedTuple):
     """Result of a step."""
 
     obs: Float[Tensor, "n o"]  # float32
@@ -74,10 +74,10 @@ class TaskKernels:
         ctrl, memory = self._run_command(memory, action, *_parts(physics))
         return ctrl, memory
 
-    def judge(self, goal: Float[Tensor, "n g"], counts: Counts, physics: Physics) -> Judged:
+    def judge(self, goal: Float[Tensor, "n g"], counts: Counts, physics: Physics) -> KernelResult:
         """Result of the step that led to this state. counts: before the step."""
         obs, sane, reward, terminated, truncated, *after = self._run_judge(goal, *counts, *_parts(physics))
-        return Judged(obs, sane, reward, terminated, truncated, Counts(*after))
+        return KernelResult(obs, sane, reward, terminated, truncated, Counts(*after))
 
     def _command(self, memory: Tensor, action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         ctrl, memory = self._drive.command(memory, action, self._drive.view(Physics(*state), memory))
@@ -103,7 +103,7 @@ class TaskKernels:
         solved = held >= self._task.hold_steps
         success = success | solved
         terminated = over | success if rules.ends_with_success else over
-        reward = torch.where(sane, self._paid(view), 0.0) if rules.dense else solved
+        reward = torch.where(sane, self._reward(view), 0.0) if rules.dense else solved
         return (
             obs,
             sane,
@@ -115,7 +115,7 @@ class TaskKernels:
             success,
         )
 
-    def _paid(self, view: Any) -> Float[Tensor, " n"]:
+    def _reward(self, view: Any) -> Float[Tensor, " n"]:
         terms = self._task.terms(view)
         return torch.stack([weight * terms[name] for name, weight in self._task.weights.items()]).sum(0)
 

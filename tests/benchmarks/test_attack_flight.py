@@ -12,8 +12,8 @@ import pytest
 
 from hardware.safety import flight, flight_limits
 from hardware.safety.confirmation import Confirmation
-from hardware.safety.intake import Order
 from hardware.safety.landing import RatesLander
+from hardware.safety.message_parsing import StampOrder
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
@@ -25,7 +25,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "old states": (flight, "STALE_STATE_PERIODS", 4.0),
     "one state cuts": (Confirmation, "confirms", lambda self, received_s: True),
     "no state cuts": (Confirmation, "confirms", lambda self, received_s: False),
-    "no order": (Order, "judge", lambda self, *place: None),
+    "no order": (StampOrder, "judge", lambda self, *place: None),
     "armed anywhere": (flight.FlightFilter, "_why_not", lambda self, now_s: None),
     "lands upwards": (RatesLander, "descend", lambda self, state, speed: np.array([0.6, 0.0, 0.0, 0.0])),
 }

@@ -59,7 +59,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
     "learner_equality": {"cli.config"},
     "node_start": {"node", "nodes.node_table"},  # the program that is measured, and its nodes
     "recording_app": {  # the app itself
-        *("recording.callers", "recording.dataset", "recording.desk", "recording.episodes"),
+        *("recording.callers", "recording.dataset", "recording.shared_state", "recording.episodes"),
         *("recording.node", "recording.requests", "recording.scene", "recording.settings"),
         *("recording.web.access", "recording.web.review", "recording.web.server", "recording.web.serving"),
     },

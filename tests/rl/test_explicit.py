@@ -20,7 +20,7 @@ from robo_rl.nets.gradients.stack import sequential_stack
 from robo_rl.nets.mlp import mlp
 from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig
-from robo_rl.rl.off_policy.explicit import ActorJudge
+from robo_rl.rl.off_policy.explicit import ActionGradient
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import critic_gradient, critic_loss
 from tests.rl.test_targets import ROWS, batch
@@ -132,7 +132,7 @@ def test_equal_heads_share_the_gradient_of_their_minimum() -> None:
     obs, action = torch.randn(ROWS, 4), torch.randn(ROWS, 2, requires_grad=True)
     (expected,) = torch.autograd.grad(learner.critic(obs, action).amin(0).sum(), action)
     with torch.no_grad():
-        found = ActorJudge(learner.critic, "min", Scratch(compiled=True))(obs, action)
+        found = ActionGradient(learner.critic, "min", Scratch(compiled=True))(obs, action)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 

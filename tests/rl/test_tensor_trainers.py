@@ -157,7 +157,7 @@ def test_lesson_recomputes_the_rewards_of_the_replay() -> None:
     learner.update()
     data = learner.replay.data
     before = data["reward"].clone()
-    learner._next_lesson()
+    learner._advance_curriculum()
     torch.testing.assert_close(data["reward"], 2.0 * before)
     assert before.abs().sum() > 0.0
 

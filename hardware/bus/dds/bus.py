@@ -17,7 +17,7 @@ from typing import Any
 
 from hardware.bus.clocks import ClockOffset
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.dds.ends import DdsReader, DdsWriter
+from hardware.bus.dds.endpoints import DdsReader, DdsWriter
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile

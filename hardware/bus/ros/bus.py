@@ -28,7 +28,7 @@ from hardware.bus.ros.parameters import given, show
 from hardware.bus.ros.publishers import RosPublisherWatch
 from hardware.bus.ros.quality import offered, qos_profile, silent_events
 from hardware.bus.ros.remote import ACTIVITY, RosTrajectoryAction, controller_states, read_parameters
-from hardware.bus.ros.waits import waits_of
+from hardware.bus.ros.wait_set import wait_set_of
 from hardware.bus.shield import shielded
 from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
@@ -88,7 +88,7 @@ class RosBus:
         self._executor.add_node(self._node)
         self.name, self.namespace = self._node.get_name(), self._node.get_namespace().rstrip("/")
         self._warn = warn or self._node.get_logger().warning
-        self._waits = waits_of(self._context, self._node, self._executor, self._warn)
+        self._waits = wait_set_of(self._context, self._node, self._executor, self._warn)
         self._publishers: list[Any] = []
         self._watches: list[TopicWatch] = []
         self._publisher_watches: dict[str, list[RosPublisherWatch]] = {}

@@ -53,7 +53,7 @@ class ChunkRequests:
         """Refuse the pending answer, and let the next period request a chunk that begins an episode."""
         self.episode, self._decision, self._wait = self.episode + 1, 0, 0
 
-    def hurry(self) -> None:
+    def request_now(self) -> None:
         """Let the next period request a chunk."""
         self._wait = 0
 

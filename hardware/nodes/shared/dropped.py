@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.messages import JointTrajectory
-from hardware.safety.intake import read_command
+from hardware.safety.message_parsing import read_command
 from hardware.safety.reasons import Reason
 from robo_rl.core.shapes import Float
 
@@ -36,7 +36,7 @@ def jump_words(
     )
 
 
-class DropTeller:
+class DropReporter:
     """Reports why a command was dropped, the first time and then every 5 s."""
 
     def __init__(self, node: str, say: Callable[[str], None]) -> None:

@@ -69,7 +69,7 @@ def preview(verb: str, overrides: Sequence[str], schema: type) -> dict[str, Any]
     if not overrides and not groups(schema):
         return {key: setting.default for key, setting in known.items()}
     tree = _compose(verb, overrides, schema, known, as_object=False, shown=verb)
-    return {key: _dig(tree, key) for key in known}
+    return {key: _nested_value(tree, key) for key in known}
 
 
 def _compose(
@@ -140,7 +140,7 @@ def _kind(key: str, value: str, kinds: dict[str, type]) -> type:
     return kinds[value]
 
 
-def _dig(tree: Any, key: str) -> Any:
+def _nested_value(tree: Any, key: str) -> Any:
     """A value in nested dicts; "" for a key that the chosen variant does not have."""
     for part in key.split("."):
         tree = tree.get(part, "") if isinstance(tree, dict) else ""

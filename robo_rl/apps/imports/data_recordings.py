@@ -83,12 +83,12 @@ def import_recordings(config: DataImportConfig) -> int:
     for sentence in _grouped(left_out):
         print(f"robo-rl: left out {sentence}", file=sys.stderr)
     report_import(
-        config, f"{len(plans)} of {counted(len(bags), 'recording')}", f": {_account(layout, plans)}"
+        config, f"{len(plans)} of {counted(len(bags), 'recording')}", f": {_summary(layout, plans)}"
     )
     return 0
 
 
-def _account(layout: RecordingLayout, plans: dict[Path, Plan]) -> str:
+def _summary(layout: RecordingLayout, plans: dict[Path, Plan]) -> str:
     """Text with frames, rate, observations and actions."""
     frames, idle_s = (sum(getattr(plan, key) for plan in plans.values()) for key in ("frames", "idle_s"))
     idle = f", without {idle_s:.1f} s at rest at their ends" if idle_s else ""

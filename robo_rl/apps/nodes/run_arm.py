@@ -33,7 +33,7 @@ from sim.arms.arm6.lanes import start_of
 from sim.arms.arm6.reach import CONTROL_HZ, Arm6ReachTask
 
 
-class ReachJudge:
+class ReachScorer:
     """Publishes goals and scores them as the environment does; `on_reset` is called before each new one."""
 
     def __init__(self, bus: Bus, body: SimulatedArm, seed: int, on_reset: Any) -> None:
@@ -94,7 +94,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         for name in offered:
             task_bus.call(name, 1.0)
 
-    judge = ReachJudge(task_bus, body, config.seed, reset)
+    judge = ReachScorer(task_bus, body, config.seed, reset)
     judge.place()
     nodes: list[tuple[Node, Bus]] = [(safety, buses["safety_filter"]), (head, buses["action_head"])]
     nodes += [] if policy is None else [(policy, buses["arm_policy"])]

@@ -25,10 +25,10 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     from hardware.loop.priority import run_before_other_programs
     from robo_rl.apps.recording.callers import ThreadCaller
     from robo_rl.apps.recording.dataset import camera_names, longest_frames, open_dataset, spec_of
-    from robo_rl.apps.recording.desk import Desk
     from robo_rl.apps.recording.episodes import Episodes
     from robo_rl.apps.recording.node import RecordAppNode
     from robo_rl.apps.recording.settings import AppSettings
+    from robo_rl.apps.recording.shared_state import SharedState
 
     robot = load_description(config.robot)
     spec, cameras = spec_of(config, robot, simulated=config.resets), camera_names(config.cameras, robot)
@@ -46,7 +46,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         config.resets,
         opened.writer.options.min_free_bytes,
     )
-    desk = Desk()
+    desk = SharedState()
     made: list[RecordAppNode] = []
 
     def info() -> dict[str, Any]:
@@ -65,7 +65,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         node.notices.tell(shorter)
     if config.task:
         node.notices.tell(episodes.instruct(config.task))
-    opened.tell_salvaged(node.notices.tell)  # last: a phone shows the newest message alone
+    opened.report_salvaged(node.notices.tell)  # last: a phone shows the newest message alone
     if config.ui != "terminal":
         node.on_close.append(_serve(config, settings, desk))
     if config.ui != "page":

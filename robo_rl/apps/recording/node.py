@@ -14,7 +14,6 @@ from hardware.messages import Flag, Text
 from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, SCENE, TASK, TELEOP_FAULT
 from robo_rl.apps.recording import snapshot
 from robo_rl.apps.recording.callers import Caller
-from robo_rl.apps.recording.desk import Desk, Notices
 from robo_rl.apps.recording.driving.drive import PageDrive
 from robo_rl.apps.recording.driving.handover import Handover
 from robo_rl.apps.recording.edits import EditThread
@@ -40,6 +39,7 @@ from robo_rl.apps.recording.requests import (
 from robo_rl.apps.recording.scene import parse_scene
 from robo_rl.apps.recording.scene_reset import SceneReset
 from robo_rl.apps.recording.settings import AppSettings
+from robo_rl.apps.recording.shared_state import Notices, SharedState
 from robo_rl.apps.recording.streams import RobotStreams
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.core.packages import pip_install
@@ -56,7 +56,7 @@ class RecordAppNode:
         bus: Bus,
         settings: AppSettings,
         episodes: Episodes,
-        desk: Desk,
+        desk: SharedState,
         caller: Caller,
         log: Callable[[str], None] = print,
     ) -> None:

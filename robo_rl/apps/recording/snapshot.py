@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy import ndarray
 
-from robo_rl.apps.recording.desk import Notices
 from robo_rl.apps.recording.driving.drive import PageDrive
 from robo_rl.apps.recording.episodes import Episodes, UnreachableError
+from robo_rl.apps.recording.shared_state import Notices
 from robo_rl.apps.recording.streams import RobotStreams, Stream
 from robo_rl.core.shapes import Float
 from robo_rl.data.episodes.disk import free_bytes

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.requests import (
     DriveRequest,
     EstopRequest,
@@ -26,6 +25,7 @@ from robo_rl.apps.recording.requests import (
     Request,
     SaveRequest,
 )
+from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.core.errors import ConfigError
 
 HOLD_S = 0.15
@@ -51,7 +51,7 @@ class Terminal:
     """Reads the terminal `file`. Raises ConfigError where it is none. gripper: whether the arm has one."""
 
     def __init__(
-        self, desk: Desk, joints: int, gripper: bool, clock: Callable[[], float], file: int = 0
+        self, desk: SharedState, joints: int, gripper: bool, clock: Callable[[], float], file: int = 0
     ) -> None:
         self._desk, self._joints, self._gripper = desk, joints, gripper
         self._clock, self._file = clock, file

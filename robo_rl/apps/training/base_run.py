@@ -120,7 +120,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         spatial = isinstance(config.policy, VlaConfig) and config.policy.spatial > 0.0
         robots = embodiment_sentences(out, data, spatial=spatial)
         unused = unused_by_training(config, data.spec) if initial is None else ()
-        words = data.told_sentence() if tell_task else data.unread_sentence()
+        words = data.task_instruction_sentence() if tell_task else data.unread_sentence()
         for said in filter(None, (*data.sentences(), words, *robots, *unused)):
             print(said)
         if len(source) < data.frames:

@@ -153,12 +153,23 @@ class TrainData:
         """Tasks that are instructions, because none were recorded as observations."""
         return sorted({episode.meta.task for episode in self.episodes if episode.tells_task})
 
-    def told_sentence(self) -> str:
+    def task_instruction_sentence(self) -> str:
         """Sentence on episodes whose task is their instruction; empty if all have a recorded one."""
         if not (texts := self.told):
             return ""
         some = ", ".join(f"'{text}'" for text in texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
-        return f"No instruction was recorded as an observation: the task of each episode is told ({some})."
+        said = f"No instruction was recorded as an observation: the task of each episode is told ({some})."
+        return " ".join([said, *self._advice_on_names(texts)])
+
+    def _advice_on_names(self, texts: list[str]) -> list[str]:
+        """For each dataset whose tasks are its environment's name, how to put words in their place."""
+        stores = [selection.store for selection in self.selections]
+        return [
+            "This is an environment's name, not words. Put words in its place: robo-rl data edit "
+            f"path={store.path} relabel=[0-{len(store) - 1}] task='...'."
+            for store in stores
+            if store.spec.name in texts
+        ]
 
     def unread_sentence(self) -> str:
         """Sentence for a policy that reads no instructions; empty for data with at most one, in a sample of

@@ -153,7 +153,7 @@ def base_phase(collector: Experience, base_steps: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedPolicy:
     """A policy with the scale of its initial noise."""
 
     name: str  # for messages
@@ -165,7 +165,7 @@ class Contender:
 class Choice:
     """The policy that is kept, and what was found out about it."""
 
-    kept: Contender
+    kept: ComparedPolicy
     env_steps: int
     sentences: tuple[str, ...]
     cpu_s: float = 0.0  # CPU seconds of the successor's training
@@ -202,9 +202,9 @@ def compared(
     half of the steps. It takes its place if it solves more episodes, and on a tie unless the training
     episodes are clearly better.
     """
-    plain = Contender("the base without noise", base, method.base_noise)
+    plain = ComparedPolicy("the base without noise", base, method.base_noise)
     if method.base_noise != 0.0:
-        plain = Contender(f"the base with noise {method.base_noise:g}", base, method.base_noise)
+        plain = ComparedPolicy(f"the base with noise {method.base_noise:g}", base, method.base_noise)
     episodes = found.episodes
     if found.base_suffices:
         said = (
@@ -213,12 +213,12 @@ def compared(
         )
         return Choice(plain, 0, (said,))
     left = min(found.total - found.steps, int(method.compare_share * found.total))
-    contender = Contender("the trained policy", found.policy, found.noise_scale)
+    contender = ComparedPolicy("the trained policy", found.policy, found.noise_scale)
     sentences, stages = list(episodes.sentences()), list[StageRecord]()
     spent, cpu_s = 0, 0.0
     if successor is not None and not episodes.good_enough() and (made := successor()) is not None:
         policy, cpu_s = made
-        heir = Contender("the policy that imitates its successes", policy, 0.0)
+        heir = ComparedPolicy("the policy that imitates its successes", policy, 0.0)
         raced = race_of(heir, contender, config, left // 2, found.limit)
         spent += raced.env_steps
         after, before = raced.measures() or (None, None)
@@ -229,15 +229,17 @@ def compared(
         sentences.append(_sentence(raced, heir, contender, succeeds, why))
         contender = heir if succeeds else contender
     own_noise = trained_noise(find_policy(str(config.base)))
-    bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
+    bases = (
+        [plain] if own_noise == method.base_noise else [ComparedPolicy("the base", base, own_noise), plain]
+    )
     choice = choose(contender, bases, episodes.favour_policy(), config, left - spent, episodes.wins_ties())
     sentences += choice.sentences
     return Choice(choice.kept, spent + choice.env_steps, tuple(sentences), cpu_s, tuple(stages))
 
 
 def choose(
-    trained: Contender,
-    bases: Sequence[Contender],
+    trained: ComparedPolicy,
+    bases: Sequence[ComparedPolicy],
     better: bool,
     config: FinetuneVerb,
     most_steps: int,
@@ -266,7 +268,11 @@ def selection_seeds(config: FinetuneVerb) -> list[int]:
 
 
 def race_of(
-    first: Contender, second: Contender, config: FinetuneVerb, most_steps: int, limit: int | None = None
+    first: ComparedPolicy,
+    second: ComparedPolicy,
+    config: FinetuneVerb,
+    most_steps: int,
+    limit: int | None = None,
 ) -> Race:
     """Race of two policies within `most_steps`. limit: steps of an episode; None: the task's own limit."""
     options = env_options(config) | ({} if limit is None else {"max_episode_steps": limit})
@@ -275,7 +281,7 @@ def race_of(
         return race(one, other, selection_seeds(config), most_steps, env.spec.max_episode_steps)
 
 
-def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:
+def player(contender: ComparedPolicy, env: VecEnv, config: FinetuneVerb) -> Play:
     """Runs single episodes of a policy as it will be deployed. env: with one lane, so no step is lost."""
     policy = contender.policy
     device = device_of(policy)
@@ -291,7 +297,7 @@ def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:
     return play
 
 
-def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, why: str) -> str:
+def _sentence(found: Race, kept: ComparedPolicy, rival: ComparedPolicy, stays: bool, why: str) -> str:
     """Result of a race in words. why: what decided besides."""
     winner = kept if stays else rival
     if (measures := found.measures()) is None:

@@ -53,7 +53,9 @@ def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list
             for engine in (HOME, config.engine):
                 flights = flights_of(config, flown, None if engine == HOME else scene)
                 rows.append(
-                    TransferRow(name, engine, fly(flights, with_progress(_pilot(name, flown, config), bar)))
+                    TransferRow(
+                        name, engine, fly(flights, with_progress(_controller(name, flown, config), bar))
+                    )
                 )
     return rows
 
@@ -76,7 +78,7 @@ def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
     return {home.pilot: Drop.of(home, away) for home, away in pairs}
 
 
-def _pilot(name: str, flown: FlightRun, config: TransferConfig) -> Pilot:
+def _controller(name: str, flown: FlightRun, config: TransferConfig) -> Pilot:
     if name == POLICY:
         return policy_pilot(flown.policy.columns)
     return controller_pilot(name, flown.craft, flown.task.dt_s, config.starts, flown.setting.options.level)

@@ -45,7 +45,7 @@ def through_map(
     return action.detach(), lambda grad: torch.autograd.grad(action, leaf, grad)[0]
 
 
-class ActorJudge:
+class ActionGradient:
     """Gradient of Q in the action; Q is reduced over heads by min or mean, or to the first."""
 
     def __init__(self, critic: CriticEnsemble, reduce: str, scratch: Scratch) -> None:
@@ -80,7 +80,7 @@ class ExplicitActors:
 
     actor: ActorPasses
     target: ActorPasses
-    judge: ActorJudge
+    judge: ActionGradient
     optimizer: FlatAdam
     multipliers: Multipliers
     context: LearnerContext
@@ -131,5 +131,5 @@ def explicit_actors(
     actor, target = actor_passes(nets.actor, own, optimizer), actor_passes(nets.target_actor, own)
     if actor is None or target is None:
         return None
-    judge = ActorJudge(critic, context.cfg.actor_reduce, scratch)
+    judge = ActionGradient(critic, context.cfg.actor_reduce, scratch)
     return ExplicitActors(actor, target, judge, optimizer, multipliers, context)

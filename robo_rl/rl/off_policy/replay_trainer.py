@@ -103,7 +103,7 @@ class ReplayTrainer:
                 self._debt -= 1.0
         self.rounds += 1
         if cfg.lesson_rounds and self.rounds % cfg.lesson_rounds == 0:
-            self._next_lesson()
+            self._advance_curriculum()
         return {"train/cost": cost / cfg.stride, "train/ended": ended, **info}
 
     def _step(self, explore: bool) -> tuple[Tensor, Tensor]:
@@ -144,7 +144,7 @@ class ReplayTrainer:
             timeout_is_failure=cfg.timeout_is_failure,
         )
 
-    def _next_lesson(self) -> None:
+    def _advance_curriculum(self) -> None:
         self.env.advance_curriculum()
         data = self.replay.data
         data["reward"][:] = self.env.reward_of(data["parts"], data["terminated"])

@@ -39,7 +39,7 @@ def gripper_of(action: ActionSpec) -> int | None:
     return action.dim - 1 if is_gripper(action.unit) else None
 
 
-def teaching_episodes(episodes: Iterable[DemoEpisode], base: ChunkPolicy) -> list[DemoEpisode]:
+def progress_episodes(episodes: Iterable[DemoEpisode], base: ChunkPolicy) -> list[DemoEpisode]:
     """Episodes that teach progress: those that did not fail, of two frames or more. Raises ConfigError for a
     policy with a memory.
     """
@@ -63,7 +63,7 @@ def labelled_episodes(
     gripper: number of the action that commands it; None: key frames are the only milestones. Raises
     ConfigError for a policy with a memory.
     """
-    chosen = teaching_episodes(episodes, base)
+    chosen = progress_episodes(episodes, base)
     speeds = speeds_of([_states(episode, base.obs_spec) for episode in chosen])
     commands = [_commands(episode, base.action_spec, gripper) for episode in chosen]
     low = min((float(each.min()) for each in commands), default=0.0)

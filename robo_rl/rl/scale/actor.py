@@ -34,7 +34,7 @@ class ActorParts:
 
 
 @dataclass(frozen=True)
-class About:
+class ActorInfo:
     """Where an actor runs, and with what."""
 
     host: str
@@ -59,7 +59,7 @@ class RolloutActor:
         self._version: int | None = None
         self._idle_since_s: float | None = None
 
-    def about(self) -> About | Failure:
+    def about(self) -> ActorInfo | Failure:
         """Build everything, and return where it runs."""
         torch.set_num_threads(1)
         try:
@@ -67,7 +67,7 @@ class RolloutActor:
             self._parts = self._build(self._slot, self._incarnation)
         except RoboRLError as error:
             return Failure(str(error), error.exit_code)
-        return About(platform.node(), os.getpid(), versions())
+        return ActorInfo(platform.node(), os.getpid(), versions())
 
     def collect(self, grant: Grant, weights: Weights) -> Block | Failure:
         """Collect one block with these weights."""

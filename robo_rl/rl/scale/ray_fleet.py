@@ -18,8 +18,8 @@ from ray.exceptions import (
 
 from robo_rl.core.errors import EnvError, RoboRLError
 from robo_rl.core.provenance import versions
-from robo_rl.rl.scale.actor import About, ActorParts, Failure, RolloutActor, Weights
-from robo_rl.rl.scale.remote_collector import Delivered, Died, Event, Ready
+from robo_rl.rl.scale.actor import ActorInfo, ActorParts, Failure, RolloutActor, Weights
+from robo_rl.rl.scale.remote_collector import ActorLost, ActorReady, Delivered, Event
 from robo_rl.rl.scale.schedule import Grant
 
 # Not all are a RayActorError: Ray's memory monitor and the loss of a machine have errors of their own.
@@ -77,15 +77,15 @@ class RayFleet:
             self.end(slot)
             out_of_memory = isinstance(lost, OutOfMemoryError)
             cause = "was ended by Ray for lack of memory" if out_of_memory else "has died"
-            return Died(slot, f"{self._where[slot]}{cause}")
+            return ActorLost(slot, f"{self._where[slot]}{cause}")
         self._calls[slot].popleft()
         if isinstance(found, Failure):
             error = EnvError if found.exit_code == EnvError.exit_code else RoboRLError
             raise error(f"Actor {slot}: {found.sentence}")
-        if isinstance(found, About):
+        if isinstance(found, ActorInfo):
             self._where[slot] = f"(process {found.pid} on {found.host}) "
             _check_versions(slot, found)
-            return Ready(slot)
+            return ActorReady(slot)
         return Delivered(slot, found)
 
     def end(self, slot: int) -> None:
@@ -102,7 +102,7 @@ class RayFleet:
             self.end(slot)
 
 
-def _check_versions(slot: int, about: About) -> None:
+def _check_versions(slot: int, about: ActorInfo) -> None:
     """Raise EnvError if an actor's machine has another version of robo-rl or torch."""
     mine = versions()
     for name in _MUST_MATCH:

@@ -27,13 +27,13 @@ from robo_rl.rl.scale.actor import Weights, weights_of
 from robo_rl.rl.scale.blocks import Block
 from robo_rl.rl.scale.schedule import Grant, Schedule
 from robo_rl.rl.scale.silence import Silence
-from robo_rl.rl.scale.waiting import Waiting
+from robo_rl.rl.scale.waiting import WaitTimes
 
 WAIT_S = 0.5  # a stop request is seen after at most this time
 
 
 @dataclass(frozen=True)
-class Ready:
+class ActorReady:
     """The actor of this slot is ready."""
 
     slot: int
@@ -48,14 +48,14 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class Died:
+class ActorLost:
     """The actor of this slot is lost."""
 
     slot: int
     cause: str
 
 
-Event = Ready | Delivered | Died
+Event = ActorReady | Delivered | ActorLost
 
 
 @runtime_checkable
@@ -104,7 +104,7 @@ class RemoteCollector:
         self.fleet, self.schedule, self.learner, self.replays = fleet, schedule, learner, replays
         self.reward, self.limits, self.say = reward, limits, say
         self.env_steps = 0
-        self.waiting, self._silence, self._clock = Waiting(), Silence(schedule.slots), clock
+        self.waiting, self._silence, self._clock = WaitTimes(), Silence(schedule.slots), clock
         self._inbox: deque[tuple[int, Block]] = deque()
         self._admitted = [-1] * len(schedule.slots)  # incarnation of the newest block in the replay
         self._sent: tuple[int, Any] | None = None  # version, and where its weights are stored
@@ -171,7 +171,7 @@ class RemoteCollector:
         events = self.fleet.poll(timeout_s)
         self._silence.listened(self._clock() - began_s)
         for event in events:
-            if isinstance(event, Ready):
+            if isinstance(event, ActorReady):
                 self.schedule.started(event.slot)
                 self._silence.heard(event.slot)
             elif isinstance(event, Delivered):
@@ -184,7 +184,7 @@ class RemoteCollector:
         for index in self._silence.hanging():
             silent_s = self._silence.silent_s(index)
             self.fleet.end(index)
-            self._replace(Died(index, f"has delivered nothing for {silent_s:.0f} s and was ended"))
+            self._replace(ActorLost(index, f"has delivered nothing for {silent_s:.0f} s and was ended"))
         self._silence.check_ready(needs_all=self.schedule.rounds)
         for sentence in self._silence.sentences():
             self.say(sentence)
@@ -192,7 +192,7 @@ class RemoteCollector:
     def _any_ready(self) -> bool:
         return any(slot.ready for slot in self.schedule.slots)
 
-    def _replace(self, event: Died) -> None:
+    def _replace(self, event: ActorLost) -> None:
         slot = self.schedule.slots[event.slot]
         lost = self.schedule.lanes * sum(grant.steps for grant in slot.granted)
         self.schedule.lost(event.slot, event.cause)

@@ -17,7 +17,7 @@ START_S = 300.0  # silence after which an actor counts as lost, and time in whic
 
 
 @dataclass
-class _Since:
+class _LastMessage:
     """heard_s: on the clock of `Silence`. told: the user knows that this actor is awaited."""
 
     heard_s: float
@@ -29,7 +29,7 @@ class Silence:
 
     def __init__(self, slots: list[Slot]) -> None:
         self._slots, self._now_s = slots, 0.0
-        self._since = [_Since(0.0) for _ in slots]
+        self._since = [_LastMessage(0.0) for _ in slots]
         self._none_ready_since_s: float | None = None
 
     def listened(self, seconds: float) -> None:
@@ -38,7 +38,7 @@ class Silence:
 
     def started(self, slot: int) -> None:
         """A new actor was started in this slot."""
-        self._since[slot] = _Since(self._now_s)
+        self._since[slot] = _LastMessage(self._now_s)
 
     def heard(self, slot: int) -> None:
         """The actor of this slot has answered, or got a block to collect while it had none."""

@@ -9,7 +9,7 @@ from robo_rl.rl.scale.blocks import Block
 
 
 @dataclass
-class Waiting:
+class WaitTimes:
     """Sums over a run. *_behind: versions by which the weights that collected a block were older than the
     learner's when the block arrived.
     """

@@ -25,7 +25,7 @@ from sim.engines.bullet.effects import (
 )
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
-from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
+from sim.engines.bullet.wrench import Drones, ExternalForces, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics
 from sim.engines.quad.layout import FORCE, POS, QUAT, RATE, ROTOR, TORQUE, VEL, WIND
@@ -89,7 +89,7 @@ class BulletStep:
         self._last = after.clone()  # the caller may write into the result
         return after
 
-    def _outside(self, motion: Motion, given: Float[ndarray, "9 n"]) -> Outside:
+    def _outside(self, motion: Motion, given: Float[ndarray, "9 n"]) -> ExternalForces:
         """Disturbances of the task and effects of this scene."""
         force, effects, craft = given[FORCE].copy(), self.scene.effects, self.craft
         if "downwash" in effects:
@@ -104,4 +104,4 @@ class BulletStep:
                 )
         heights = rotor_heights(craft, motion, self.floor_m) if "ground" in effects else None
         air = given[WIND] if self.physics.wind else None
-        return Outside(force, given[TORQUE], air, heights)
+        return ExternalForces(force, given[TORQUE], air, heights)

@@ -61,7 +61,7 @@ class Drones:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ExternalForces:
     """Forces on the drones besides their rotors; None: none."""
 
     force_n: Float[ndarray, "3 n"] | None = None  # world
@@ -81,7 +81,7 @@ def rotor_speeds(
 
 
 def wrench(
-    drones: Drones, motion: Motion, speeds: Float[ndarray, "4 n"], outside: Outside
+    drones: Drones, motion: Motion, speeds: Float[ndarray, "4 n"], outside: ExternalForces
 ) -> tuple[Float[ndarray, "3 n"], Float[ndarray, "3 n"]]:
     """Force at the centre of mass and torque, in body axes; PyBullet adds gravity."""
     c0, c1, c2 = drones.craft.thrust_n

@@ -20,7 +20,7 @@ from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import Bool, Float, Int
 from sim.engines.changes import check_changes
-from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
+from sim.engines.mjwarp.buffer_sizes import buffer_sizes, check_fits, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
@@ -64,7 +64,7 @@ class WarpEngine:
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(self._warp_device):
             self._model = _put(model)
-            self._room = room(model, self._model.nxn_geom_pair_filtered.numpy(), contacts)
+            self._room = buffer_sizes(model, self._model.nxn_geom_pair_filtered.numpy(), contacts)
             self._data = self._make_data(model)
             self._peaks = wp.zeros(2, dtype=int)
         self._changes = Changes(self._model, num_envs, scene.model)

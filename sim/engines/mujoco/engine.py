@@ -25,7 +25,7 @@ from robo_rl.core.shapes import Float, Int
 from sim.actuators.motors import MotorBank
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.change import change_model
-from sim.engines.mujoco.lean import flags_by_sensors, lean_model, weigh_by_forces, weights
+from sim.engines.mujoco.motion_model import flags_by_sensors, motion_model, weigh_by_forces, weights
 from sim.engines.mujoco.picture import ScenePictures
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
@@ -52,7 +52,7 @@ class MujocoEngine:
         if threads < 0:
             raise ConfigError(f"threads is {threads}; expected 0 (as many as there are processors) or more.")
         self.scene, self.num_envs, self.device = scene, num_envs, torch.device("cpu")
-        self._model = model = lean_model(scene)
+        self._model = model = motion_model(scene)
         self._gravity = weigh_by_forces(model)
         self._pulls: dict[int, Any] = {}  # of worlds whose parameters differ, as `xfrc_applied`
         self._pull = None if self._gravity is None else weights(model, self._gravity)

@@ -156,7 +156,7 @@ class _Forces:
         zx, zy, zz = 2.0 * (qx * qz + qw * qy), 2.0 * (qy * qz - qw * qx), 1.0 - 2.0 * (qx * qx + qy * qy)
         ax, ay, az = self.push
         along = thrust
-        if self._dragged:
+        if self._has_drag:
             rx, ry, rz = (
                 (vx, vy, vz) if self.air is None else (vx - self.air[0], vy - self.air[1], vz - self.air[2])
             )
@@ -180,7 +180,7 @@ class _Forces:
         )
 
     @property
-    def _dragged(self) -> bool:
+    def _has_drag(self) -> bool:
         craft = self.craft
         return any((*craft.linear_drag_n_s_m, *craft.rotor_drag_n_s2_m, craft.quadratic_drag_n_s2_m2))
 

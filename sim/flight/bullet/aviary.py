@@ -20,10 +20,10 @@ from sim.engines.bullet.body import hull
 from sim.engines.bullet.effects import AirEffects, check_scene, downwash_among, downwash_world_n, equipped
 from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
 from sim.engines.bullet.world import BulletWorld
-from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
+from sim.engines.bullet.wrench import Drones, ExternalForces, rotor_heights, rotor_speeds, wrench
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import parameters
-from sim.flight.bullet.aviary_acts import ACTS, Act
+from sim.flight.bullet.aviary_actions import ACTS, ActionConversion
 
 OBSERVATIONS = ("kin", "rgb")
 IMAGE_PX = (64, 48)  # width and height of "rgb"
@@ -69,7 +69,7 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
         )
         self.pyb_freq, self.ctrl_freq, self.render_mode = pyb_freq, ctrl_freq, render_mode
         self.obs_type = _one_of("obs", obs, OBSERVATIONS)
-        self.act = Act(_one_of("act", act, tuple(ACTS)), self.craft, num_drones, 1.0 / ctrl_freq)
+        self.act = ActionConversion(_one_of("act", act, tuple(ACTS)), self.craft, num_drones, 1.0 / ctrl_freq)
         self.buffer = ctrl_freq // 2
         self._initial = _initial(self.craft, num_drones, initial_xyzs, initial_rpys)
         self._world = BulletWorld(self.craft, num_drones, 1.0 / pyb_freq, per_arena=num_drones)
@@ -139,13 +139,13 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
     def close(self) -> None:
         self._world.close()
 
-    def _outside(self) -> Outside:
+    def _outside(self) -> ExternalForces:
         force = None
         if "downwash" in self.effects and self.num_drones > 1:
             push_n = downwash_among(self.craft, self.motion.position_m, self.num_drones)
             force = downwash_world_n(push_n, self.motion.turn)
         heights = rotor_heights(self.craft, self.motion, 0.0) if "ground" in self.effects else None
-        return Outside(force, height_m=heights)
+        return ExternalForces(force, height_m=heights)
 
     def _observation_space(self) -> spaces.Box:
         if self.obs_type == "rgb":

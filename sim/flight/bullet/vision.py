@@ -81,7 +81,7 @@ class VisionFlights:
         self._step += 1
         self.flying &= ~self.task.outside(flights.state, self.task.box_m).numpy()
         self.fresh = self._step % self.every == 0
-        self._feel()
+        self._acceleration()
         if self.fresh:
             self._frames = [self._picture(0.0), *(self._frames or self._before())][:KEPT]
             self._tilts = [self._tilt(), *(self._tilts or [self._tilt()] * KEPT)][:KEPT]
@@ -121,7 +121,7 @@ class VisionFlights:
         """Control steps from the oldest frame of an observation to its newest."""
         return APART * (FRAMES - 1) * self.every
 
-    def _feel(self) -> None:
+    def _acceleration(self) -> None:
         """Measure the acceleration of the last step, without gravity, in level axes [m/s^2]."""
         state, tilt = self.flights.state, self._tilt()
         velocity = state[VEL].T

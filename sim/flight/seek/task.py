@@ -23,7 +23,7 @@ from robo_rl.core.keyed_random import keyed_uniform
 from robo_rl.core.shapes import Bool, Float, Int64
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, QUAT, ROTOR, VEL, constants, start
-from sim.flight.seek.words import COLOURS, told_colour
+from sim.flight.seek.words import COLOURS, colour_number
 
 CONTROL_HZ, MAX_STEPS, MAX_STEPS_FROM_BALL = 20.0, 280, 400
 BALLS, RADIUS_M = 3, 0.2
@@ -91,7 +91,7 @@ def _colours(seeds: Int64[Tensor, " n"], uniform: Float[Tensor, " n"]) -> Float[
     left_out = 1 + (uniform * (count - 1)).long()  # this many after the told one, in the circle of colours
     numbers = [torch.zeros_like(left_out)]
     numbers += [each + (each >= left_out).long() for each in range(1, count - 1)]
-    chosen = (told_colour(seeds) + torch.stack(numbers)) % count
+    chosen = (colour_number(seeds) + torch.stack(numbers)) % count
     return table[chosen].transpose(1, 2)
 
 

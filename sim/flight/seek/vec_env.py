@@ -40,7 +40,7 @@ from sim.flight.seek.task import (
     judge,
 )
 from sim.flight.seek.view import front_camera, in_picture
-from sim.flight.seek.words import TASKS, instructions, told_colour, told_wording
+from sim.flight.seek.words import TASKS, colour_number, instructions, wording_number
 from sim.vec.options import check_pixels, check_steps
 
 LOOPS = 5  # runs of the velocity controller per control step
@@ -150,8 +150,8 @@ class SeekVecEnv(KeyedVecEnv):
 
     def _first_step(self, seeds: Int64[Tensor, " k"]) -> dict[str, Tensor]:
         state, scene = begin(self.craft, seeds, self.from_ball)
-        told = told_colour(seeds)
-        words = self._texts[told, told_wording(seeds, self._texts.shape[1])].T
+        told = colour_number(seeds)
+        words = self._texts[told, wording_number(seeds, self._texts.shape[1])].T
         none = torch.zeros_like(seeds)
         values: tuple[Tensor, ...] = (state, *scene, told, words, seeds, none, none.clone())
         return dict(zip(self.saved, values, strict=True))

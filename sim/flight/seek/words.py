@@ -35,15 +35,15 @@ def tasks_of(name: str) -> tuple[str, ...]:
 
 def task_number(tasks: tuple[str, ...], seed: int) -> int:
     """Index of the told colour in the episode of this seed."""
-    return int(told_colour(torch.tensor([seed])))
+    return int(colour_number(torch.tensor([seed])))
 
 
-def told_colour(seeds: Int64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+def colour_number(seeds: Int64[Tensor, " n"]) -> Int64[Tensor, " n"]:
     """Number of the told colour in `COLOURS`: a draw with equal chances."""
     return (keyed_uniform(seeds, 0, 1, _TOLD)[0] * len(COLOURS)).long()
 
 
-def told_wording(seeds: Int64[Tensor, " n"], count: int) -> Int64[Tensor, " n"]:
+def wording_number(seeds: Int64[Tensor, " n"], count: int) -> Int64[Tensor, " n"]:
     """Number of the wording, of `count`."""
     return (keyed_uniform(seeds, 1, 1, _TOLD)[0] * count).long()
 

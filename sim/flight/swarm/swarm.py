@@ -25,7 +25,7 @@ from sim.flight.swarm.world_pool import POOL, WorldPool
 from sim.tasks.flight.observation import SENSED_SIZE
 from sim.tasks.swarm.scenarios import SCENARIOS, Setup, check_room, draw, goal_at
 from sim.tasks.swarm.terms import SwarmSenses, Weights
-from sim.tasks.swarm.world import Near, SwarmWorld, check_world, nearest
+from sim.tasks.swarm.world import NearestObjects, SwarmWorld, check_world, nearest
 
 _BEYOND_M = 1.0  # training restarts drones that are this far beyond a wall
 _TUMBLING_RAD_S = 40.0  # ... or that rotate faster
@@ -52,7 +52,7 @@ class Swarm:
 
     obs: Tensor  # (o, n)
     now: SwarmState
-    near: Near
+    near: NearestObjects
     contacts: Contacts
     aim: Tensor
 

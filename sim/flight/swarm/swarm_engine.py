@@ -16,7 +16,7 @@ from sim.flight.memory import blank_memory
 from sim.flight.swarm.swarm_step import SwarmStep, Touched, straight_through
 from sim.tasks.flight.observation import SENSED_SIZE
 from sim.tasks.swarm.terms import SwarmSenses, Weights, make_guide, make_sense
-from sim.tasks.swarm.world import Near, SwarmWorld
+from sim.tasks.swarm.world import NearestObjects, SwarmWorld
 
 
 class SwarmEngine:
@@ -88,7 +88,7 @@ class SwarmEngine:
         return moved, engine.touched
 
     def sense(
-        self, state: Tensor, memory: Tensor, action: Tensor, aim: Float[Tensor, "6 n"], near: Near,
+        self, state: Tensor, memory: Tensor, action: Tensor, aim: Float[Tensor, "6 n"], near: NearestObjects,
         noise: Tensor, caution: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Returns (memory, observations (o, n), cost (n,)). caution: weight of the collision terms."""

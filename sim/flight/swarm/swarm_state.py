@@ -20,7 +20,7 @@ from sim.flight.swarm.collision_replay import World
 from sim.flight.swarm.swarm_step import Touched
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.swarm.scenarios import GOAL_SIZE, Setup
-from sim.tasks.swarm.world import Near, SwarmWorld
+from sim.tasks.swarm.world import NearestObjects, SwarmWorld
 
 _OF_DRONES = ("state", "memory", "home", "goal")
 
@@ -101,7 +101,7 @@ class Contacts(NamedTuple):
     floor: Bool[Tensor, " n"]
 
     @classmethod
-    def of(cls, touched: Touched, near: Near, world: SwarmWorld) -> Contacts:
+    def of(cls, touched: Touched, near: NearestObjects, world: SwarmWorld) -> Contacts:
         drone = touched.drone | (near.drone_gap_m < world.touch_drone_m)
         return cls(drone, touched.cylinder | (near.cylinder_gap_m < world.touch_cylinder_m), touched.floor)
 

@@ -116,7 +116,7 @@ class ObstacleTask(CourseTask):
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:
         """Start in the middle of a free cell; the disturbance, then goal, start, and bits of full cells."""
         num = uniform.shape[1]
-        deal = _Deal(uniform[ATTITUDE_NUMBERS:])
+        deal = _GivenNumbers(uniform[ATTITUDE_NUMBERS:])
         low = self.world.density if self.least_density is None else self.least_density
         count = (self.world.cells * (low + (self.world.density - low) * deal(num))).round().long()
         _, free = place_cylinders(self.world, count, deal)
@@ -266,7 +266,7 @@ def field_axes(external: Float[Tensor, "e 1"], world: SwarmWorld) -> Float[Tenso
     return torch.stack([column + 0.5 - wide / 2, row + 0.5 - deep / 2]) * CELL_M
 
 
-class _Deal:
+class _GivenNumbers:
     """Uniform numbers for sim/tasks/swarm/scenarios.py, taken in order from a given array."""
 
     def __init__(self, uniform: Float[Tensor, "u n"]) -> None:

@@ -110,7 +110,7 @@ def check_world(world: SwarmWorld) -> None:
         )
 
 
-class Near(NamedTuple):
+class NearestObjects(NamedTuple):
     """Nearest other drones and cylinders of every drone, in the world; missing ones are at ABSENT_M."""
 
     drones: Float[Tensor, "6 k n"]  # position [m] and velocity [m/s] of other drones
@@ -122,7 +122,7 @@ class Near(NamedTuple):
 @torch.no_grad()
 def nearest(
     motion: Float[Tensor, "6 n"], cylinders: Float[Tensor, "2 w m"], drones: int, others: int, around: int
-) -> Near:
+) -> NearestObjects:
     """The `others` nearest drones and `around` nearest cylinders of every drone.
 
     motion: position [m] and velocity [m/s] of every drone in the world; cylinders: axes [m] in each of w
@@ -148,7 +148,7 @@ def nearest(
         )
         axes[:, :count] = picked.permute(0, 3, 1, 2)
         cylinder_gap = least[..., 0].sqrt().flatten()
-    return Near(near, axes.flatten(2), gap, cylinder_gap)
+    return NearestObjects(near, axes.flatten(2), gap, cylinder_gap)
 
 
 def _nearest_drones(motion: Tensor, position: Tensor, count: int) -> tuple[Tensor, Tensor]:

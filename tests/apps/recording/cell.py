@@ -20,11 +20,11 @@ from hardware.safety.phase import Phase
 from hardware.topics import image_topic
 from robo_rl.apps.recording.callers import DirectCaller
 from robo_rl.apps.recording.dataset import longest_frames, open_dataset, spec_of
-from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.episodes import Episodes
 from robo_rl.apps.recording.node import RecordAppNode
 from robo_rl.apps.recording.requests import parse_request
 from robo_rl.apps.recording.settings import AppSettings
+from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.episodes.reader import EpisodeStore
 from tests.hardware.arm_descriptions import NAMES, arm
@@ -87,7 +87,7 @@ class RecordingCell:
     filter: SafetyFilterNode
     cameras: FakeCameras
     node: RecordAppNode
-    desk: Desk
+    desk: SharedState
     out: Path
     said: list[str]
 
@@ -142,7 +142,7 @@ def make_cell(
     filter_ = SafetyFilterNode(world.bus("safety_filter"), robot, arm=True, say=said.append)
     names = tuple(robot.cameras)
     cameras = FakeCameras(world, names)
-    spec, desk = opened.writer.spec, Desk()
+    spec, desk = opened.writer.spec, SharedState()
     episodes = Episodes(opened.writer, opened.tally, longest_frames(given, spec)[0], given.operator)
     episodes.instruct(given.task)
     bus = world.bus("record_app")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
-from robo_rl.apps.recording.desk import Notices
+from robo_rl.apps.recording.shared_state import Notices
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.store import EpisodeStore, recover
 from robo_rl.data.validate import validate
@@ -67,7 +67,7 @@ def test_the_next_start_warns_of_what_was_salvaged(tmp_path: Path) -> None:
     shutil.copytree(cell.out, tmp_path / "copy")  # as the disk is after a kill
     given = RecordingSettings(robot=cell.robot.name, out=str(tmp_path / "copy"), min_free_gb=0.0)
     notices = Notices(cell.said.append)
-    open_dataset(given, spec_of(given, cell.robot, simulated=False)).tell_salvaged(notices.tell)
+    open_dataset(given, spec_of(given, cell.robot, simulated=False)).report_salvaged(notices.tell)
     (notice,) = notices.newest()
     assert (notice.number, notice.level) == (1, "warning")
     assert notice.text.startswith("Episode 0 was interrupted: its ")

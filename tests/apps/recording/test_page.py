@@ -11,7 +11,7 @@ import pytest
 from hardware.messages import Text
 from hardware.topics import SCENE
 from policies.remote.address import listen
-from robo_rl.apps.recording.desk import Desk
+from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
 from tests.apps.recording.live import LiveCell, page_facts
@@ -129,7 +129,7 @@ def test_a_refused_instruction_stays_to_be_corrected(browser: Any, live: LiveCel
     page.context.close()
 
 
-def serve_again(live: LiveCell, desk: Desk, token: str | None = None) -> Any:
+def serve_again(live: LiveCell, desk: SharedState, token: str | None = None) -> Any:
     """Server of an app that was started again, at the address and with the facts of the former one."""
     from robo_rl.apps.recording.web import server, serving  # need the extra app
 
@@ -151,7 +151,7 @@ def test_a_page_left_open_shows_the_messages_of_the_next_start(
     page.wait_for_selector("body[data-ready][data-role=driver]")
     live.cell.node.notices.tell("told before the kill")
     page.wait_for_selector(f"{places[-1]}:has-text('told before the kill')")
-    view, desk = live.cell.desk.view, Desk()
+    view, desk = live.cell.desk.view, SharedState()
     news = {"level": "warning", "text": "Episode 0 was interrupted: its 9 frames were salvaged."}
     desk.view = {**view, "app_id": "of another start", "notices": [view["notices"][-1] | news]}
     restarted = serve_again(live, desk)

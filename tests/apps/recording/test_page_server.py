@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from hardware.messages import Image
-from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.requests import DriveRequest, EstopRequest, PlainRequest, parse_request
+from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.operators import GRACE_S, Operators
 from robo_rl.apps.recording.web.review import Review
@@ -34,15 +34,15 @@ FACTS = {"cameras": ["front", "wrist"], "robot": "small"}
 
 
 @pytest.fixture
-def desk() -> Desk:
-    made = Desk()
+def desk() -> SharedState:
+    made = SharedState()
     made.view = {"episode": {"version": 0}}
     made.pictures = {"front": Image(1.0, np.zeros((8, 8, 3), np.uint8))}
     return made
 
 
 @pytest.fixture
-def client(desk: Desk, tmp_path: Path) -> Callable[..., Any]:
+def client(desk: SharedState, tmp_path: Path) -> Callable[..., Any]:
     def make(token: str | None = None) -> Any:
         from robo_rl.apps.recording.web.server import PageServer
 
@@ -138,7 +138,7 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., An
     assert page.get("/api/facts").json() == FACTS
 
 
-def test_apps_of_one_host_have_their_own_cookies(desk: Desk, tmp_path: Path) -> None:
+def test_apps_of_one_host_have_their_own_cookies(desk: SharedState, tmp_path: Path) -> None:
     """Browsers send a cookie to every port of a host: the second login would end the first one."""
     from robo_rl.apps.recording.web.server import PageServer
 
@@ -195,7 +195,7 @@ def test_unusable_certificates_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_the_page_is_served_by_https(desk: Desk, tmp_path: Path) -> None:
+def test_the_page_is_served_by_https(desk: SharedState, tmp_path: Path) -> None:
     """With a certificate, and a cookie that is sent by HTTPS alone."""
     from policies.remote.address import listen
     from robo_rl.apps.recording.web.server import PageServer
@@ -220,7 +220,9 @@ def test_the_page_is_served_by_https(desk: Desk, tmp_path: Path) -> None:
         server.close()
 
 
-def test_a_socket_gets_views_and_pictures_and_sends_requests(client: Callable[..., Any], desk: Desk) -> None:
+def test_a_socket_gets_views_and_pictures_and_sends_requests(
+    client: Callable[..., Any], desk: SharedState
+) -> None:
     """A lost page releases the arm."""
     with client().websocket_connect("/socket?page=page-0001", headers=HOST) as socket:
         view = json.loads(socket.receive_text())
@@ -234,7 +236,7 @@ def test_a_socket_gets_views_and_pictures_and_sends_requests(client: Callable[..
     assert [getattr(request, "kind", "") for request, _ in desk.requests()] == ["start", "release"]
 
 
-def test_the_second_page_watches_but_may_stop_the_arm(client: Callable[..., Any], desk: Desk) -> None:
+def test_the_second_page_watches_but_may_stop_the_arm(client: Callable[..., Any], desk: SharedState) -> None:
     """Two operators: one drives, the other asks; an emergency stop is anybody's."""
     page = client()
     with (
@@ -259,7 +261,7 @@ def until_closed(socket: Any) -> tuple[int, str]:
     return message["code"], message["reason"]
 
 
-def test_a_second_socket_of_a_page_replaces_the_first(client: Callable[..., Any], desk: Desk) -> None:
+def test_a_second_socket_of_a_page_replaces_the_first(client: Callable[..., Any], desk: SharedState) -> None:
     """A duplicated tab has the name of the first one; both had the controls, and drove against each other."""
     page = client()
     with page.websocket_connect("/socket?page=page-0001", headers=HOST) as first:

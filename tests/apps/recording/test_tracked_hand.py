@@ -12,9 +12,9 @@ import pytest
 
 from hardware.description import load_description
 from hardware.kinematics import tool_pose
-from robo_rl.apps.recording.desk import MOST_WAITING, Desk
 from robo_rl.apps.recording.driving.tracked_hand import GAIN_HZ, TrackedHand
 from robo_rl.apps.recording.requests import PlainRequest, parse_request
+from robo_rl.apps.recording.shared_state import MOST_WAITING, SharedState
 from robo_rl.core.errors import ConfigError
 from tests.apps.recording.cell import RecordingCell, make_cell
 
@@ -132,7 +132,10 @@ def test_poses_that_no_page_sends_are_refused() -> None:
 
 def test_a_queue_that_nobody_reads_stays_short() -> None:
     """The bus's thread hangs: input is dropped, an emergency stop and a release are not."""
-    desk, drive = Desk(), parse_request('{"kind": "drive", "mode": "tool", "values": [1, 0, 0, 0, 0, 0]}')
+    desk, drive = (
+        SharedState(),
+        parse_request('{"kind": "drive", "mode": "tool", "values": [1, 0, 0, 0, 0, 0]}'),
+    )
     taken = [desk.ask(drive, urgent=False) for _ in range(MOST_WAITING + 10)]
     assert (sum(taken), taken[-1]) == (MOST_WAITING, False)
     assert desk.ask(PlainRequest(kind="release"))

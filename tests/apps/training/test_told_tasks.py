@@ -56,12 +56,21 @@ def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
     batch = WindowDataset(folder, WindowSpec(1, 2), tuple(told.spec.obs)).gather(range(8))
     for state, words in zip(batch["state"], batch[INSTRUCTION], strict=True):
         assert to_text(words[0].numpy()) == TASKS[int(state[0, 0])]
-    assert "'close the drawer', 'open the drawer'" in told.told_sentence()
+    assert "'close the drawer', 'open the drawer'" in told.task_instruction_sentence()
     plain = TrainData.select(str(folder), "unfailed")
     assert set(plain.spec.obs) == set(EpisodeStore(folder).spec.obs) == {"state", "image.view"}
-    assert not plain.told_sentence()
+    assert not plain.task_instruction_sentence()
     relabel_episodes(folder, [0], task="pull the drawer")
     assert TrainData.select(str(folder), "unfailed", tell_task=True).fingerprint() != told.fingerprint()
+
+
+def test_the_name_of_an_environment_is_no_instruction(tmp_path: Path) -> None:
+    """`collect` stores it as the task where nobody gives one; the sentence says how to change it."""
+    folder = recordings(tmp_path / "data", [ROBOT.name, ROBOT.name])
+    sentence = TrainData.select(str(folder), "unfailed", tell_task=True).task_instruction_sentence()
+    assert f"robo-rl data edit path={folder} relabel=[0-1] task='...'" in sentence
+    words = recordings(tmp_path / "words", TASKS)
+    assert "data edit" not in TrainData.select(str(words), "all", tell_task=True).task_instruction_sentence()
 
 
 def test_recorded_instructions_come_first(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from policies.checkpoint import load_policy, save_policy
 from policies.deploy.bundle import load_bundle
-from policies.told import ToldPolicy
+from policies.instructed_policy import InstructedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps import export, finetune
 from robo_rl.apps import run as run_verb
@@ -150,7 +150,7 @@ def test_export_run_and_evaluate(base: Path, tmp_path: Path, capsys: pytest.Capt
     made, policy = load_bundle(Path(bundle)), small_vla()
     silent = replace(made.env, obs={key: each for key, each in made.env.obs.items() if key != INSTRUCTION})
     assert run_verb.told(policy, made, made.env) is policy
-    assert isinstance(run_verb.told(policy, made, silent), ToldPolicy)
+    assert isinstance(run_verb.told(policy, made, silent), InstructedPolicy)
     wordless = replace(made, instruction=None)
     with pytest.raises(ConfigError, match=r"gives none\. Export it with instruction="):
         run_verb.told(policy, wordless, silent)

@@ -12,7 +12,7 @@ import pytest
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.checks.flight_contract import check_flight, envelope_of
-from hardware.loop.flown import FlightRecord
+from hardware.loop.flight_record import FlightRecord
 from hardware.messages import Diagnostics, Flag, Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode

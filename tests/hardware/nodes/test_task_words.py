@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardware.checks.arm_contract import mismatches
-from hardware.loop.deciders import decider
+from hardware.loop.head_networks import decider
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.messages import Floats, JointState, Text

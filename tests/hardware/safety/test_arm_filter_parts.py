@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hardware.safety.command_acceptance import CommandAcceptance
-from hardware.safety.intake import Order
 from hardware.safety.limits import ArmLimits, Move, Target, next_move
+from hardware.safety.message_parsing import StampOrder
 from hardware.safety.phase import Phase, PhaseMachine
 from hardware.safety.reasons import Reason
 from hardware.safety.state_acceptance import StateAcceptance
@@ -100,7 +100,7 @@ def test_step_time_is_at_most_two_periods() -> None:
     assert schedule.due_s(1.2 * PERIOD_S, following=True) is None, "the next command is waited for"
     assert schedule.due_s(1.2 * PERIOD_S, following=False) == pytest.approx(1.2 * PERIOD_S)
     assert schedule.due_s(50.0, following=True) == 2.0 * PERIOD_S
-    schedule.hurry()
+    schedule.request_now()
     assert schedule.due_s(0.1 * PERIOD_S, following=True) is None
     assert schedule.due_s(0.3 * PERIOD_S, following=True) == pytest.approx(0.3 * PERIOD_S)
 
@@ -128,7 +128,7 @@ def test_arm_brakes_without_a_target() -> None:
 
 def test_commands_are_ordered_by_their_stamps() -> None:
     """Without stamps by receipt. A command without a stamp does not follow one with a stamp."""
-    order = Order()
+    order = StampOrder()
     for stamp_s, refused in [(5.0, None), (7.0, None), (7.0, Reason.OUT_OF_ORDER), (6.0, Reason.OUT_OF_ORDER),
                              (np.nan, Reason.NOT_FINITE), (np.inf, Reason.NOT_FINITE)]:  # fmt: skip
         assert order.judge(stamp_s) is refused

@@ -16,7 +16,7 @@ from hardware.messages import MOTORS, RATES, FlightCommand, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.sim_robot import SimQuadNode
-from hardware.safety import intake
+from hardware.safety import message_parsing
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
@@ -110,7 +110,7 @@ def test_commands_of_another_level_are_dropped() -> None:
 @pytest.mark.parametrize("broken", ["judge", "take", "forget"])
 def test_filter_without_ordering_fails_the_property(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each half of the ordering that is left out breaks the property."""
-    monkeypatch.setattr(intake.Order, broken, lambda self, *stamp_s: None)
+    monkeypatch.setattr(message_parsing.StampOrder, broken, lambda self, *stamp_s: None)
     with pytest.raises(AssertionError):
         Run().play([2.0, 1.0, 1.0, 4.0, "rearm", 1.0, 2.0])
 

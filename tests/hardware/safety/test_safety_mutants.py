@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.safety import command_acceptance, intake, limits, state_acceptance
+from hardware.safety import command_acceptance, limits, message_parsing, state_acceptance
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.command_acceptance import CommandAcceptance
 from hardware.safety.phase import Phase
@@ -82,7 +82,7 @@ def no_hold_on_request(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(intake.Order, "judge", lambda self, stamp_s: None)
+    patch.setattr(message_parsing.StampOrder, "judge", lambda self, stamp_s: None)
 
 
 def no_guard(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def no_finiteness(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_walls(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(limits, "_fenced", lambda move, *_: move)
+    patch.setattr(limits, "_inside_workspace", lambda move, *_: move)
 
 
 REGIMES = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.messages import Flag, JointJog, JointTrajectory, Text
-from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.dropped import DropReporter
 from hardware.nodes.teleop import TeleopNode
 from hardware.safety.reasons import Reason
 from hardware.teleop.device import NOTHING, HandPose, OperatorInput
@@ -150,7 +150,7 @@ def test_second_operator_by_another_topic_waits_until_the_first_is_silent() -> N
     """A page sends twists while a gamepad drives: they are dropped and reported; later they are followed."""
     cell = Cell()
     said: list[str] = []
-    cell.filter._drops = DropTeller("filter", said.append)
+    cell.filter._drops = DropReporter("filter", said.append)
     page = cell.world.bus("page")
     jog = JOINT_JOG.publisher(page)
     cell.run(0.1)

@@ -7,7 +7,7 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.told import ToldPolicy
+from policies.instructed_policy import InstructedPolicy
 from policies.vla.backbone import make_backbone
 from policies.vla.config import VlaConfig
 from policies.vla.packed import PackedPolicy
@@ -126,7 +126,7 @@ def test_the_loss_teaches_what_to_remember() -> None:
 
 @torch.no_grad()
 def test_a_policy_that_is_told_other_words_remembers() -> None:
-    told = ToldPolicy(small_vla(memory=K), WORDS[1])
+    told = InstructedPolicy(small_vla(memory=K), WORDS[1])
     executor = ChunkExecutor(told, 3)
     executor.reset(frame(1))
     executor.act(EpisodeNoise((TP, 2), scale=0.0))

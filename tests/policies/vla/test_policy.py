@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from policies.checkpoint import load_policy, save_policy
-from policies.told import ToldPolicy
+from policies.instructed_policy import InstructedPolicy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import KEYPOINTS
@@ -169,12 +169,12 @@ def test_a_saved_policy_acts_alike(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_told_replaces_the_instruction() -> None:
     vla, obs = policy(), observation("open the drawer")
-    told = ToldPolicy(vla, "close the drawer").sample(obs, noise(1))
+    told = InstructedPolicy(vla, "close the drawer").sample(obs, noise(1))
     assert torch.equal(told, vla.sample(observation("close the drawer"), noise(1)))
     with pytest.raises(ConfigError, match="control"):
-        ToldPolicy(vla, "close\tit")
+        InstructedPolicy(vla, "close\tit")
     with pytest.raises(ConfigError, match="reads no instruction"):
-        ToldPolicy(flow_policy(), "close the drawer")
+        InstructedPolicy(flow_policy(), "close the drawer")
 
 
 @pytest.mark.parametrize("left_out", ["state", "image.top", INSTRUCTION])

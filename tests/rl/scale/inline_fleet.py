@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from robo_rl.rl.scale.actor import About, ActorParts, Failure, RolloutActor, Weights
-from robo_rl.rl.scale.remote_collector import Delivered, Died, Event, Ready
+from robo_rl.rl.scale.actor import ActorInfo, ActorParts, Failure, RolloutActor, Weights
+from robo_rl.rl.scale.remote_collector import ActorLost, ActorReady, Delivered, Event
 from robo_rl.rl.scale.schedule import Grant
 
 
@@ -43,11 +43,11 @@ class InlineFleet:
         if self._random.random() < self._deaths:
             self.died.append(slot)
             self._calls[slot].clear()
-            return [Died(slot, "has died")]
+            return [ActorLost(slot, "has died")]
         call = self._calls[slot].popleft()
         if call is None:
-            assert isinstance(self._actors[slot].about(), About)
-            return [Ready(slot)]
+            assert isinstance(self._actors[slot].about(), ActorInfo)
+            return [ActorReady(slot)]
         self.ran.append((slot, call[0]))
         block = self._actors[slot].collect(*call)
         assert not isinstance(block, Failure)

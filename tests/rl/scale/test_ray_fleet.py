@@ -13,7 +13,7 @@ from ray.exceptions import ActorUnschedulableError, NodeDiedError, OutOfMemoryEr
 
 from robo_rl.rl.scale import ray_fleet
 from robo_rl.rl.scale.ray_fleet import RayFleet
-from robo_rl.rl.scale.remote_collector import Died
+from robo_rl.rl.scale.remote_collector import ActorLost
 
 LOST: dict[str, tuple[Exception, str]] = {
     "by the memory monitor": (OutOfMemoryError("low on memory"), "was ended by Ray for lack of memory"),
@@ -43,6 +43,6 @@ def test_an_actor_that_ray_ends_is_lost_and_not_the_run(how: str, monkeypatch: p
     monkeypatch.setattr(ray_fleet, "ray", fake)
     fleet = RayFleet(lambda *_: None, 1)  # type: ignore[arg-type,return-value]
     fleet.start(0, 0)
-    assert fleet.poll(0.0) == [Died(0, cause)]
+    assert fleet.poll(0.0) == [ActorLost(0, cause)]
     assert killed == [actor]
     assert fleet.poll(0.0) == []

@@ -11,7 +11,7 @@ from robo_rl.core.errors import EnvError
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.running import RewardTransform
 from robo_rl.rl.scale import remote_collector
-from robo_rl.rl.scale.remote_collector import Event, Ready, RemoteCollector
+from robo_rl.rl.scale.remote_collector import ActorReady, Event, RemoteCollector
 from robo_rl.rl.scale.schedule import Grant, Schedule
 
 pytestmark = pytest.mark.wrong_types  # the learner and the reward, which waiting does not need, are None
@@ -27,7 +27,7 @@ class QuietFleet:
 
     def start(self, slot: int, incarnation: int) -> None:
         if slot in self.starting:
-            self._events.append(Ready(slot))
+            self._events.append(ActorReady(slot))
 
     def submit(self, slot: int, grant: Grant, weights: Any) -> None: ...
 

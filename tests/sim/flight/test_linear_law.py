@@ -15,7 +15,7 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
 from sim.flight.control.linear_law import growth, linear_law, plant
-from sim.flight.flight import first_sight
+from sim.flight.flight import first_observation
 from sim.flight.flights import Flights
 from sim.flight.trial import fly, policy_pilot
 from sim.flight.vec_env import flight_spec
@@ -64,7 +64,7 @@ def test_the_policy_is_the_law(seed: int, size: float) -> None:
     history = (HOVER + size * torch.randn(32, 32, generator=rng)).clamp(-1.0, 1.0)
     integral = 0.1 * size * (2.0 * torch.rand(3, 32, generator=rng) - 1.0)
     external = torch.zeros(EXTERNAL_SIZE, 32)
-    _, obs = first_sight(state, external, None, motors_hover(CRAFT), TASK, SENSES)
+    _, obs = first_observation(state, external, None, motors_hover(CRAFT), TASK, SENSES)
     obs = torch.cat([obs[:18], history, integral])
     found = policy().columns(obs)
     expected = law_by_hand(state, history, integral)

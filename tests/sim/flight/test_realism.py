@@ -14,7 +14,7 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import QuadPhysics
 from sim.engines.quad.layout import POS, RATE, ROTOR, VEL, parameters, start
 from sim.flight.command import motors_hover
-from sim.flight.flight import first_sight, make_flight, noise_size
+from sim.flight.flight import first_observation, make_flight, noise_size
 from sim.flight.memory import layout
 from sim.flight.realism import (
     Realism,
@@ -40,7 +40,7 @@ def flown(
     state, external = start(1), torch.zeros(9, 1)
     state[ROTOR] = craft.hover_speed
     silence = torch.zeros(noise_size(realism), 1)
-    memory, _ = first_sight(state, external, silence, motors_hover(craft), TASK, SENSES, realism)
+    memory, _ = first_observation(state, external, silence, motors_hover(craft), TASK, SENSES, realism)
     seen = []
     for action in actions:
         drawn = silence if noise is None else noise
@@ -97,13 +97,13 @@ def test_gyro_bias_is_constant_within_a_flight() -> None:
     num, realism = 20_000, Realism(gyro_bias_rad_s=0.03)
     noise = torch.randn(noise_size(realism), num, generator=torch.Generator().manual_seed(2))
     state, external = start(num), torch.zeros(9, num)
-    memory, obs = first_sight(state, external, noise, motors_hover(CRAFT), TASK, SENSES, realism)
+    memory, obs = first_observation(state, external, noise, motors_hover(CRAFT), TASK, SENSES, realism)
     bias = obs[15:18]
     assert bias.mean(1).abs().max() < 4.0 * 0.03 / math.sqrt(num)
     torch.testing.assert_close(bias.std(1), torch.full((3,), 0.03), rtol=0.03, atol=0.0)
     flight, plain = (make_flight(CRAFT, QuadPhysics(), TASK, SENSES, real) for real in (realism, Realism()))
     silence = torch.zeros_like(noise)
-    bare, alone = first_sight(state, external, None, motors_hover(CRAFT), TASK, SENSES)[0], state
+    bare, alone = first_observation(state, external, None, motors_hover(CRAFT), TASK, SENSES)[0], state
     for _ in range(20):
         command, params = torch.full((4, num), 0.2), parameters(CRAFT, 0.01)
         state, memory, obs, *_ = flight(state, memory, command, params, external, silence)
@@ -184,9 +184,9 @@ def test_thrust_falls_with_the_charge() -> None:
     full[18], half[18] = -8.0, 0.3186  # 0.8 Phi(x) of the charge are used at the start
     place = layout(TASK, SENSES, realism)
     state = start(1)
-    memory, _ = first_sight(state, torch.zeros(9, 1), half, motors_hover(CRAFT), TASK, SENSES, realism)
+    memory, _ = first_observation(state, torch.zeros(9, 1), half, motors_hover(CRAFT), TASK, SENSES, realism)
     assert memory[place.used].item() == pytest.approx(0.5, abs=1e-3)
-    fresh, _ = first_sight(state, torch.zeros(9, 1), full, motors_hover(CRAFT), TASK, SENSES, realism)
+    fresh, _ = first_observation(state, torch.zeros(9, 1), full, motors_hover(CRAFT), TASK, SENSES, realism)
     flight = make_flight(CRAFT, QuadPhysics(), TASK, SENSES, realism)
     speeds = []
     for start_memory in (fresh, memory):
@@ -215,7 +215,7 @@ def test_action_rate_cost() -> None:
     for senses in (SENSES, replace(SENSES, history=0)):
         task = HoverTask(w_action_rate=0.5)
         flight = make_flight(CRAFT, QuadPhysics(), task, senses)
-        memory, _ = first_sight(start(1), torch.zeros(9, 1), None, motors_hover(CRAFT), task, senses)
+        memory, _ = first_observation(start(1), torch.zeros(9, 1), None, motors_hover(CRAFT), task, senses)
         costs = []
         for first in (0.2, 0.4):
             _, kept, *_ = flight(start(1), memory, torch.full((4, 1), first), parameters(CRAFT, 0.01),

@@ -28,7 +28,7 @@ from sim.flight.seek.task import (
 )
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.flight.seek.view import NOWHERE, front_camera, in_picture
-from sim.flight.seek.words import COLOURS, NEW, TRAINING, WORDINGS, told_colour
+from sim.flight.seek.words import COLOURS, NEW, TRAINING, WORDINGS, colour_number
 from sim.registry import longest_instruction, make_env, make_expert, task_in, tasks_in
 from sim.vec.conformance import check_vec_env
 from sim.vec.seed_queue import REFILL_EVERY
@@ -289,7 +289,7 @@ def test_impossible_shares_are_refused(from_ball: Any) -> None:
 
 
 def test_every_colour_is_told_about_as_often() -> None:
-    counts = torch.bincount(told_colour(torch.arange(4000)), minlength=len(COLOURS))
+    counts = torch.bincount(colour_number(torch.arange(4000)), minlength=len(COLOURS))
     assert ((counts - 1000).abs() < 120).all()  # four standard deviations
 
 

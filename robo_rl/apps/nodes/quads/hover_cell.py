@@ -47,7 +47,7 @@ class SimulatedQuad:
         return Odometry(stamp_s, position, quat, rotation_of(quat).T @ velocity, rates)
 
 
-class HoverJudge:
+class HoverScorer:
     """One goal per episode; solved when the craft stayed within 10 cm of it for the last second."""
 
     def __init__(self, bus: Bus, body: QuadBody, seed: int) -> None:
@@ -107,7 +107,7 @@ def hover_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell
         buses["flight_filter"], FlightFilter(envelope, lander, rate_hz, rate_hz, level), rate_hz
     )
     policy = QuadPolicyNode(buses["quad_policy"], bundle, flight_observer(env), hover=HOVER)
-    judge = HoverJudge(buses["task"], body, config.seed)
+    judge = HoverScorer(buses["task"], body, config.seed)
     nodes: list[tuple[Node, Bus]] = [(safety, buses["flight_filter"]), (policy, buses["quad_policy"])]
 
     def stopped() -> Reason | None:

@@ -62,7 +62,7 @@ class FrontCamera:
         return self.rgb(), self.depth_m()
 
 
-class SeekJudge:
+class SeekScorer:
     """Begins the episodes of an evaluation with this seed, one after the other, and scores them as the
     environment does. on_begin is called after the craft was put to its start.
     """
@@ -132,7 +132,7 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     policy = VelocityPolicyNode(
         buses["quad_policy"], bundle, inference, make_robot_loop(env.craft), HOVER, PictureSettings()
     )
-    judge = SeekJudge(buses["task"], room, config.seed, lambda: buses["task"].call("quad_policy/reset", 1.0))
+    judge = SeekScorer(buses["task"], room, config.seed, lambda: buses["task"].call("quad_policy/reset", 1.0))
 
     def stopped() -> Reason | None:
         return None if filter_.phase is FlightPhase.FLYING else filter_.reason

@@ -61,7 +61,7 @@ class TrackedHand:
         """
         self.scale, self.yaw_rad = scale, yaw_rad
         self._stream = PoseStream(yaw_rad=yaw_rad, clock=self._clock)
-        self._engage_anew()
+        self._engage_again()
 
     def put(self, message: Mapping[str, Any]) -> None:
         """Take a pose. Raises DataError for one that makes no sense."""
@@ -98,6 +98,6 @@ class TrackedHand:
         most = float(self._robot.column("velocity_rad_s")[joint])
         return float(np.clip(GRIPPER_GAIN_HZ * (wanted - at_rad[joint]), -most, most))
 
-    def _engage_anew(self) -> None:
+    def _engage_again(self) -> None:
         self._motion = HandMotion(ToolLimits(TOOL_M_S, TOOL_RAD_S, self.scale), GAIN_HZ)
         self._gripper.release()

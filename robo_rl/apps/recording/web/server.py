@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from hardware.camera.jpeg import encoded
 from hardware.messages import Image
-from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.requests import ControlsRequest, EstopRequest, PlainRequest, parse_request
+from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.operators import GRACE_S, Operators
 from robo_rl.apps.recording.web.review import Review
@@ -52,7 +52,7 @@ Next = Callable[[Request], Awaitable[Response]]
 class PageServer:
     """One server for all pages. facts: what does not change while the app runs."""
 
-    def __init__(self, desk: Desk, access: Access, review: Review, facts: Mapping[str, Any]) -> None:
+    def __init__(self, desk: SharedState, access: Access, review: Review, facts: Mapping[str, Any]) -> None:
         self._desk, self._access, self._review, self._facts = desk, access, review, facts
         self.operators = Operators()
         self._sockets: dict[str, WebSocket] = {}  # newest one of each page

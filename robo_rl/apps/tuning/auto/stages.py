@@ -21,7 +21,8 @@ from policies.saved_files import POLICY_FILE
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import StepBudget, make_plan, stage_method, total_steps
-from robo_rl.apps.tuning.comparison import Contender, choose, player, race_of, selection_seeds
+from robo_rl.apps.tuning.comparison import ComparedPolicy, choose, player, race_of, selection_seeds
+from robo_rl.apps.tuning.diverged import DIVERGED_IN_AUTO
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import train_note
 from robo_rl.apps.tuning.start import (
@@ -30,7 +31,6 @@ from robo_rl.apps.tuning.start import (
     training_episode_limit,
     with_planning_interval,
 )
-from robo_rl.apps.tuning.watch import DIVERGED_IN_AUTO
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import read_json, write_json
@@ -177,7 +177,7 @@ class _AutoRun:
         if self.steps.rounds:
             self.next = found
             return
-        rivals = [Contender("", each.policy, each.noise_scale) for each in (found, self.best)]
+        rivals = [ComparedPolicy("", each.policy, each.noise_scale) for each in (found, self.best)]
         raced = race_of(rivals[0], rivals[1], self.config, share, limit)
         self.steps.selection += raced.env_steps
         after, before = raced.measures() or (None, None)
@@ -208,8 +208,8 @@ class _AutoRun:
                 f"The best policy of the stages is kept, by its training episodes: {in_words(best.rate)}.",
             )
         name = "the base without noise" if untuned and best.noise_scale == 0.0 else "the best policy"
-        first = Contender(name, best.policy, best.noise_scale)
-        rival = Contender("the base", self.base, own)
+        first = ComparedPolicy(name, best.policy, best.noise_scale)
+        rival = ComparedPolicy("the base", self.base, own)
         choice = choose(first, [rival], not untuned, self.config, self.steps.to_choose, not untuned)
         self.steps.selection += choice.env_steps
         return (best if choice.kept is first else deployed), choice.sentences
@@ -272,7 +272,7 @@ class _AutoRun:
         """Episodes of a policy without exploration. Each may take the full length within `most_steps`."""
         played: list[Played] = []
         with closing(make_env(env_name(self.config), 1, 0, **env_options(self.config))) as env:
-            play = player(Contender("", stage.policy, stage.noise_scale), env, self.config)
+            play = player(ComparedPolicy("", stage.policy, stage.noise_scale), env, self.config)
             for seed in selection_seeds(self.config)[:ENOUGH]:
                 if sum(each.env_steps for each in played) + self.longest > most_steps:
                     break

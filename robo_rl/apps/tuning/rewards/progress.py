@@ -18,7 +18,7 @@ from robo_rl.core.files.state_io import has_state, load_state, save_state
 from robo_rl.core.seeding import generator
 from robo_rl.core.views import Views
 from robo_rl.data.store import EpisodeStore
-from robo_rl.rl.progress.labelling import gripper_of, labelled_episodes, teaching_episodes
+from robo_rl.rl.progress.labelling import gripper_of, labelled_episodes, progress_episodes
 from robo_rl.rl.progress.model import ProgressModel, ProgressReport, check_enough, fit_progress
 from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.runs.run_dir import PROGRESS
@@ -105,7 +105,7 @@ def check_taught(method: MethodConfig, base: SavedPolicy, demos: EpisodeStore) -
     """
     check_compatible(base, demos.spec, str(demos.path))
     gripper_index(method, demos)
-    check_enough(len(teaching_episodes(demos, base)))
+    check_enough(len(progress_episodes(demos, base)))
 
 
 def gripper_index(method: MethodConfig, demos: EpisodeStore) -> int | None:

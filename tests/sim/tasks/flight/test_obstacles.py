@@ -15,7 +15,7 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, STATE_SIZE, VEL
 from sim.flight.command import motors_hover
-from sim.flight.flight import first_sight
+from sim.flight.flight import first_observation
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles, field_axes, sight
 from sim.tasks.flight.protocol import FlightOutcome
@@ -111,7 +111,7 @@ def test_observation_does_not_depend_on_the_heading() -> None:
         torch.tensor([[-1.0], [3.0], [2.5]]),
     )
     task, senses = replace(TASK, path="none"), FlightSenses(integral=False, noise=False)
-    one = first_sight(
+    one = first_observation(
         state,
         torch.cat([still, goal, state[POS], cell_bits(free, WORLD)]),
         None,
@@ -120,7 +120,7 @@ def test_observation_does_not_depend_on_the_heading() -> None:
         senses,
     )
     placed = torch.cat([still, goal_turned, other[POS], cell_bits(turned, WORLD)])
-    two = first_sight(other, placed, None, motors_hover(CRAFT), task, senses)
+    two = first_observation(other, placed, None, motors_hover(CRAFT), task, senses)
     torch.testing.assert_close(one[1], two[1], atol=1e-5, rtol=0.0)
     assert one[1][-12:-9].norm() > 0.5
 
@@ -131,7 +131,7 @@ def test_controllers_get_the_full_goal_position() -> None:
     """
     state, external = drawn(TASK, 5)
     kept = TASK.first(external)
-    _, obs = first_sight(
+    _, obs = first_observation(
         state, external, None, motors_hover(CRAFT), TASK, FlightSenses(integral=False, noise=False)
     )
     measured = TASK.measured(obs, state, external, kept)

@@ -199,9 +199,9 @@ def test_observation_does_not_depend_on_the_heading() -> None:
 
 
 def look(flights: Flights, state: Tensor, external: Tensor) -> Tensor:
-    from sim.flight.flight import first_sight
+    from sim.flight.flight import first_observation
 
-    return first_sight(state, external, None, flights.command.hover, flights.task, flights.senses)[1]
+    return first_observation(state, external, None, flights.command.hover, flights.task, flights.senses)[1]
 
 
 def test_waypoints_are_reached_in_turn_and_the_last_one_stays() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import EnvError, MissingDependencyError
-from sim.engines.mjwarp.room import BufferSizes, check_fits, room, size_bytes
+from sim.engines.mjwarp.buffer_sizes import BufferSizes, buffer_sizes, check_fits, size_bytes
 
 SLIDERS = """<mujoco><option cone="{cone}"/><worldbody>
 <geom type="plane" size="1 1 1" condim="1"/>
@@ -28,7 +28,7 @@ SLIDERS = """<mujoco><option cone="{cone}"/><worldbody>
 def test_every_pair_may_touch_at_once(cone: str, loss: int, rows: int) -> None:
     """Box on plane: 4 contacts of dimension 3, in a pyramid 4 rows each; sphere with either: one, 6 rows."""
     model = mujoco.MjModel.from_xml_string(SLIDERS.format(cone=cone, loss=loss))
-    assert room(model, np.array([[0, 1], [0, 2], [1, 2]])) == BufferSizes(contacts=6, rows=rows)
+    assert buffer_sizes(model, np.array([[0, 1], [0, 2], [1, 2]])) == BufferSizes(contacts=6, rows=rows)
 
 
 def test_a_crowd_is_not_taken_to_touch_all_at_once() -> None:
@@ -36,9 +36,9 @@ def test_a_crowd_is_not_taken_to_touch_all_at_once() -> None:
     grains = "".join(f"<body pos='{i} 0 1'><freejoint/><geom size='.01'/></body>" for i in range(100))
     model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{grains}</worldbody></mujoco>")
     pairs = np.array(list(combinations(range(100), 2)))
-    assert room(model, pairs) == BufferSizes(contacts=800, rows=3200)
-    assert room(model, pairs, contacts=50) == BufferSizes(contacts=50, rows=200)
-    assert room(model, pairs[:0]) == BufferSizes(contacts=1, rows=1)
+    assert buffer_sizes(model, pairs) == BufferSizes(contacts=800, rows=3200)
+    assert buffer_sizes(model, pairs, contacts=50) == BufferSizes(contacts=50, rows=200)
+    assert buffer_sizes(model, pairs[:0]) == BufferSizes(contacts=1, rows=1)
 
 
 def test_full_gpu_error_states_how_many_worlds_fit() -> None:

@@ -40,7 +40,7 @@ class BufferSizes(NamedTuple):
     rows: int  # constraints: rows of the solver's matrix
 
 
-def room(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) -> BufferSizes:
+def buffer_sizes(model: Any, pairs: Int[ndarray, "p 2"], contacts: int | None = None) -> BufferSizes:
     """Buffer sizes for all pairs of shapes touching at once; less in a crowd.
 
     model: mujoco.MjModel. pairs: geoms that may touch. contacts: replaces the estimate.

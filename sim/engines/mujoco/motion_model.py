@@ -24,7 +24,7 @@ _DENSE = (
 _FEW = 64  # number of shapes up to which checking every pair is fast
 
 
-def lean_model(scene: Scene) -> Any:
+def motion_model(scene: Scene) -> Any:
     """A new mujoco.MjModel with the scene's bodies, joints, servos and sensors in the scene's order."""
     model = deepcopy(scene.model if scene.bare is None else scene.bare)
     if model.nv < _DENSE:

@@ -52,7 +52,7 @@ class Notices:
         return list(self._kept)
 
 
-class Desk:
+class SharedState:
     """Shared by the bus's thread and the server's."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from robo_rl.core.text.instruction import INSTRUCTION, to_bytes, with_instructio
 OPTION = "instruction"  # in the name of an environment
 
 
-class ToldEnv:
+class InstructedEnv:
     """VecEnv whose observations also hold `instruction`. name: of this environment, in its contract.
 
     `unwrapped` is the environment without it, whose other members this one has, too. Raises ConfigError for

@@ -14,7 +14,7 @@ from policies.vocabulary import unread_sentence, unread_words, vocabulary_at
 from robo_rl.core.errors import ConfigError, DataError
 
 
-class ToldWords:
+class InstructionSource:
     """The newest instruction, and the words of it that the policy does not know, as its bundle says.
 
     reads: the policy reads an instruction. changed: called with each new instruction.

@@ -14,7 +14,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 
 
-class ToldPolicy:
+class InstructedPolicy:
     """The policy with `instruction` in place of an observed one; a `protocols.ChunkPolicy` that itself reads
     none.
 

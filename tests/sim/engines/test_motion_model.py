@@ -14,7 +14,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from sim.asset_files import ASSETS
 from sim.engines.mujoco.change import change_model
 from sim.engines.mujoco.engine import MujocoEngine
-from sim.engines.mujoco.lean import lean_model, weigh_by_forces, weights
+from sim.engines.mujoco.motion_model import motion_model, weigh_by_forces, weights
 from sim.engines.scene import compile_scene
 from sim.scenes.task_env import make_task_env
 from tests.sim.engines.worlds import scene_of
@@ -87,7 +87,7 @@ def test_sensors_are_those_of_the_last_sub_step() -> None:
 
 def test_removed_shapes_keep_their_mass() -> None:
     scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
-    lean = lean_model(scene)
+    lean = motion_model(scene)
     assert lean.ngeom == 4 < scene.model.ngeom  # the table, the cube and two fingertips
     np.testing.assert_allclose(lean.body_mass, scene.model.body_mass, rtol=1e-12)
     np.testing.assert_allclose(lean.body_inertia, scene.model.body_inertia, rtol=1e-9)
@@ -96,7 +96,7 @@ def test_removed_shapes_keep_their_mass() -> None:
 def test_uncompensated_weight_is_an_external_force() -> None:
     """A ball of 2 kg weighs 19.62 N, half a hand half of its own; a held arm weighs nothing."""
     scene = scene_of(_THINGS)
-    model = lean_model(scene)
+    model = motion_model(scene)
     assert weigh_by_forces(model) is None  # two forces instead of two: nothing to gain
     model.body_gravcomp[scene.body("hand")] = 1.0
     gravity = weigh_by_forces(model)
@@ -112,7 +112,7 @@ def test_uncompensated_weight_is_an_external_force() -> None:
 def test_without_compensation_gravity_is_mujocos() -> None:
     assert (
         weigh_by_forces(
-            lean_model(scene_of(_THINGS.replace(' gravcomp="1"', "").replace(' gravcomp="0.5"', "")))
+            motion_model(scene_of(_THINGS.replace(' gravcomp="1"', "").replace(' gravcomp="0.5"', "")))
         )
         is None
     )

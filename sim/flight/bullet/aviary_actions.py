@@ -23,7 +23,7 @@ CONTROLLER = "pid"
 Goal = Callable[[Float[ndarray, "n a"], Motion], Float[ndarray, "10 n"]]
 
 
-class Act:
+class ActionConversion:
     """Conversion of one kind of action, a name of ACTS, for n drones, with the controller's memory.
 
     dt_s: control period.

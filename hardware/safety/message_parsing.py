@@ -17,7 +17,7 @@ from robo_rl.core.shapes import Float
 Joints = Float[ndarray, " j"]
 
 
-class Order:
+class StampOrder:
     """Accepts the messages of one sender whose stamps grow: none twice, and none before an accepted one.
 
     Messages of stamp 0 ("now") are accepted in the order of receipt, from a sender that never stamped one.

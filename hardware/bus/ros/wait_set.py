@@ -20,7 +20,7 @@ _BATCH = 16  # messages of one subscription that are taken at a time
 _CALLBACKS = 8  # most callbacks of futures after one piece of rare work
 
 
-class RosWaits:
+class RosWaitSet:
     """Waits on behalf of a node that has been added to `executor`.
 
     Call `changed` after the node got another publisher, subscription, service or client. Raises ImportError
@@ -135,12 +135,12 @@ class ExecutorWaits:
         """Do nothing."""
 
 
-def waits_of(
+def wait_set_of(
     context: Any, node: Any, executor: Any, warn: Callable[[str], object]
-) -> RosWaits | ExecutorWaits:
+) -> RosWaitSet | ExecutorWaits:
     """Waits for `node`: in a wait set, or by the executor where this rclpy has none; then it warns."""
     try:
-        return RosWaits(context, node, executor)
+        return RosWaitSet(context, node, executor)
     except (ImportError, AttributeError) as error:
         warn(f"This rclpy has no wait set for this program ({error}): the node needs more CPU time.")
         return ExecutorWaits(executor)

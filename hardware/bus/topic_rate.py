@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TopicRate:
     """Statistics over `messages` messages. The rate uses the local clock, periods the publisher's clock."""
 
     messages: int
@@ -30,7 +30,7 @@ class Pace:
         )
 
 
-class PaceMeter:
+class TopicRateMeter:
     """Collects the newest `window` messages."""
 
     def __init__(self, window: int) -> None:
@@ -44,7 +44,7 @@ class PaceMeter:
         """
         self._messages.append((writer, sent_s, received_s, size))
 
-    def pace(self) -> Pace | None:
+    def rate(self) -> TopicRate | None:
         """The statistics; None before the second message of one publisher.
 
         Periods are between messages of the same publisher and by its own clock, so that several publishers or
@@ -59,7 +59,7 @@ class PaceMeter:
             return None
         count, size = len(self._messages), sum(item[3] for item in self._messages) - self._messages[0][3]
         mean_s = fmean(periods_s)
-        return Pace(
+        return TopicRate(
             count,
             (count - 1) / span_s,
             mean_s,
