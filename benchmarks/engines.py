@@ -22,7 +22,7 @@ from common import cpu_seconds, emit, parser
 from robo_rl.core.errors import MissingDependencyError, RoboRLError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.bodies.protocol import SUBSTEPS
-from sim.engines.table import ENGINES
+from sim.engines.table import ENGINES, takes_option
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import all_tasks
 
@@ -40,7 +40,8 @@ class Runner:
     """Episodes of the expert in one environment; only its steps are timed."""
 
     def __init__(self, task: str, engine: str, lanes: int, threads: int) -> None:
-        self.env = make_task_env(task, lanes, engine=engine, threads=threads)
+        given = {"threads": threads} if takes_option(engine, "threads") else {}
+        self.env = make_task_env(task, lanes, engine=engine, **given)
         self.env.reset(EpisodeSeeds("benchmark"))
         self.lanes, self.engine_s, self.step_s = lanes, 0.0, 0.0
         inner, self._clock = self.env._engine.step, cpu_seconds if engine == "pybullet" else time.process_time

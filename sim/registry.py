@@ -28,6 +28,7 @@ from sim.env_names import join_options, options_text, read_options
 from sim.instructed_env import OPTION, InstructedEnv
 from sim.tasks.table import OF_YOUR_OWN
 from sim.vec.expert import Expert, WatchingExpert
+from sim.vec.options import check_pixels
 from sim.vec.workers import WorkerVecEnv
 
 # suite -> (builder of its lanes, called as builder(task, **options); extra that installs its packages)
@@ -205,6 +206,7 @@ def make_env(
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
+    _check_render_size(given)
     return WorkerVecEnv(builder(task, **given), num_envs, num_workers, timeout_s=timeout_s)
 
 
@@ -269,8 +271,15 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
+    _check_render_size(given)
     env: VecEnv = _attribute(BATCHED[suite][0])(task, num_envs, **given)
     return env
+
+
+def _check_render_size(given: dict[str, Any]) -> None:
+    """Raise ConfigError for a video that no renderer can draw: its own error would blame OpenGL."""
+    if "render_size" in given:
+        check_pixels("render_size", given["render_size"], 4096)
 
 
 def _options_of(suite: str, task: str) -> dict[str, Any]:

@@ -128,6 +128,8 @@ class ArmPolicyNode:
         self._history.reset()
         self._plan.reset()
         self._end_heartbeat()
+        self._waits_for = ""  # no longer looked for
+        self._faults.end(self._bus.now())
         return True, "stopped"
 
     def _reset(self) -> Answer:

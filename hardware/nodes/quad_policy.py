@@ -146,6 +146,7 @@ class QuadPolicyNode:
 
     def _stop(self) -> Answer:
         self._enabled = False
+        self._faults.end(self._bus.now())  # no longer looked for
         return True, "stopped: the filter lands"
 
     def _reset(self) -> Answer:

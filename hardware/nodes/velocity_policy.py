@@ -89,7 +89,7 @@ class VelocityPolicyNode:
         self._flies = self._sent = False  # in a flight; a command of it was sent
         self._settled_s = -math.inf  # after a reset, missing pictures are no fault before this time
         self._climb_s: float | None = None  # start of the climb; None: no climb, or it is over
-        self._faults, self._waits_for, self._bad_frames = FaultLog(bus.name, say), "", ""
+        self._faults, self._bad_frames = FaultLog(bus.name, say), ""
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -165,8 +165,7 @@ class VelocityPolicyNode:
         """Decide, or begin a flight, if there is all that a decision needs; what it lacks is reported."""
         if not self.requests.ready:
             return
-        self._waits_for = self._instruction.waits_for
-        if self._waits_for:
+        if self._instruction.waits_for:
             return self._faults.end(self._bus.now())  # of an earlier instruction
         try:
             seen = self._observer.build(message, self._pictures.fresh(), self._instruction.followed())
@@ -230,6 +229,7 @@ class VelocityPolicyNode:
     def _stop(self) -> Answer:
         self._enabled = False
         self._plan.reset()
+        self._faults.end(self._bus.now())  # no longer looked for
         return True, "stopped: the filter lands"
 
     def _reset(self) -> Answer:
@@ -240,6 +240,9 @@ class VelocityPolicyNode:
 
     def _report(self) -> None:
         slow = self._rate.fault(self._bus.now())
-        wrong = self._bad_frames or self._faults.present or self._waits_for or slow
+        waits_for = (
+            self._instruction.waits_for if self._enabled else ""
+        )  # also before a flight, and while it loads
+        wrong = self._bad_frames or self._faults.present or waits_for or slow
         level, sentence, values = self.requests.status(self._enabled, wrong, self._instruction.remark())
         self._own.tell(level, sentence, values | self._rate.values)

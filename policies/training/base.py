@@ -24,7 +24,7 @@ from policies.training.joint import JointVla
 from policies.training.moments import moment_logits, moment_loss, moment_steps, views
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
-from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
+from robo_rl.core.errors import CheckpointError, ConfigError, DivergedError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Float
@@ -132,7 +132,7 @@ class BaseTrainer(Generic[BasePolicy]):
             self._batches = None  # the first update gets its batch again
 
     def advance(self) -> None:
-        """One update. Raises RoboRLError if the loss is not finite when it is logged."""
+        """One update. Raises DivergedError if the loss is not finite when it is logged."""
         config = self.config
         loss, norm = self._update(*self._next_batch())
         self.step += 1
@@ -303,9 +303,9 @@ def _report(
     """Log the values, of which the first is the loss."""
     loss = float(next(iter(values.values())))
     if not math.isfinite(loss):
-        raise RoboRLError(
-            f"The training loss is {loss} at update {step}. Lower lr={config.lr}, or look for NaN in "
-            "the data (robo-rl data validate)."
+        raise DivergedError(
+            f"The training loss is {loss} at update {step}.",
+            f"Lower lr={config.lr}, or look for NaN in the data (robo-rl data validate).",
         )
     if logger is not None:
         logger.log(step, values)

@@ -18,7 +18,7 @@ from policies.tuned.privileged import check_measurable
 from policies.tuned.single_step import SingleStepPolicy
 from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
-from robo_rl.apps.tuning.inputs import keep_inputs, policy_fingerprint
+from robo_rl.apps.tuning.inputs import check_there, keep_inputs, policy_fingerprint
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
@@ -45,6 +45,7 @@ from sim.registry import make_env
 def main(config: DistillVerb) -> int:
     """Distil, save the head in `out`/policy and compare it with its teacher on the same episodes."""
     torch.set_num_threads(1)
+    check_there(config.out, {"teacher": config.teacher}, resume=config.resume)
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
     check_measurable(teacher, "A single-step head")

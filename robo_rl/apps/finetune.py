@@ -17,7 +17,7 @@ from robo_rl.apps.tuning.check import (
     too_often,
     unread_by_base,
 )
-from robo_rl.apps.tuning.inputs import keep_tuning_inputs
+from robo_rl.apps.tuning.inputs import check_there, keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.remote import opened_cluster
@@ -31,6 +31,7 @@ from robo_rl.runs.run_dir import RunDir
 
 def main(config: FinetuneVerb) -> int:
     """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
+    check_there(config.out, {"base": config.base, "init": config.init}, resume=config.resume)
     config = replace(config, num_envs=environments(config))
     check_config(config)
     for said in filter(None, (too_often(config), other_task(config), unread_by_base(config))):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -14,6 +15,20 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, as_typed(value)
+
+
+def keys_in_file(words: Iterable[str]) -> list[str]:
+    """Dotted keys in the YAML file that `config=` names among the words of a command; none without such a
+    file.
+    """
+    import yaml
+
+    file = next((word.partition("=")[2] for word in words if word.startswith("config=")), None)
+    try:
+        found = None if file is None else yaml.safe_load(Path(file).expanduser().read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):  # the command line has reported it
+        return []
+    return [key for key, _ in flat(found)] if isinstance(found, dict) else []
 
 
 def as_typed(value: Any) -> str:

@@ -58,6 +58,16 @@ class CheckpointError(RoboRLError):
     """A checkpoint or bundle that is damaged, or does not fit the object that loads it."""
 
 
+class DivergedError(RoboRLError):
+    """A training whose loss or weights are no longer finite. found: what was found. advice: what to do.
+    kept: sentence on the policy that can be used.
+    """
+
+    def __init__(self, found: str, advice: str = "", kept: str = "") -> None:
+        super().__init__(" ".join(filter(None, (found, advice, kept))))
+        self.found = found
+
+
 class EnvError(RoboRLError):
     """An environment that cannot be built or has died; its message holds the worker's traceback."""
 

@@ -27,6 +27,8 @@ from robo_rl.eval.stats import SuccessRate, rate_over_seeds
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS, LINES = "os^v", ("-", "-.", ":")  # of the curves after each use of the palette; dashes: training
 MOST_TALL = 5  # labels of two lines
+TALL_GAP, GAP = 0.13, 0.07  # between labels of two lines and of one, as shares of an axis of the usual height
+HEIGHT_IN = 4.2  # of a plot whose labels have room
 SAMPLE_PT = 36.0  # width of a line's sample before its label
 MOST_BANDS = 5  # curves with intervals: more of them would cover each other
 INK, MUTED, GRID = "#18181b", "#71717a", "#e4e4e7"
@@ -151,7 +153,8 @@ def write_learning_curves(
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(10.4, 4.2), layout="constrained")
+        rows = len(curves) + len(baselines or {})
+        figure = Figure(figsize=(10.4, HEIGHT_IN * max(1.0, GAP * (rows - 1))), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         _draw(axes, curves, baselines or {}, title)
@@ -170,7 +173,8 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
     success = curves[0].success
     levels, labels = [], []
     # A label of two lines leaves more of the width to the curves; there is room for a few.
-    between, gap = ("\n", 0.13) if len(curves) + len(baselines) <= MOST_TALL else ("  ", 0.07)
+    rows = len(curves) + len(baselines)
+    between, gap = ("\n", TALL_GAP) if rows <= MOST_TALL else ("  ", min(GAP, 1.0 / (rows - 1)))
     low, high = (0.0, 1.0) if success else _range(curves)
     forms = [curve_form(number, curve.training) for number, curve in enumerate(curves)]
     for curve, form in zip(curves, forms, strict=True):
@@ -186,7 +190,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
         levels.append(level)
         labels.append((f"{name}{between}{100 * level:.0f} %", MUTED, "normal"))
     # as a share of the axis, which leaves a margin of 3 % above success 1
-    heights = spread_labels([(level - low) / (high - low) for level in levels], gap=gap, top=1.02)
+    heights = spread_labels([(level - low) / (high - low) for level in levels], gap=gap, top=1.02, bottom=0.0)
     sampled = len(curves) > len(PALETTE)  # colours repeat: a sample of each line stands before its label
     for (text, colour, weight), height in zip(labels, heights, strict=True):
         axes.annotate(

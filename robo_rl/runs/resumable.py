@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from robo_rl.core.errors import RoboRLError
+from robo_rl.core.errors import DivergedError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.runs.estimate import TimeEstimate
 from robo_rl.runs.metrics import Metrics
@@ -150,22 +150,28 @@ class RunSession:
             raise KeyboardInterrupt(how_to_continue(self.run_dir, self._unit))
 
 
-def check_weights(weights: Mapping[str, Any], run: RunDir, remedy: str, inside: str = "") -> None:
-    """Raise RoboRLError for NaN in nested dicts of tensors. To be called while a checkpoint of `run` is
-    written, which then does not replace the one before it. remedy: sentence on what to do. inside: prefix of
-    the names, such as "actor.".
+def check_weights(weights: Mapping[str, Any], run: RunDir, remedy: str) -> None:
+    """Raise DivergedError for NaN in nested dicts of tensors. To be called while a checkpoint of `run` is
+    written, which then does not replace the one before it. remedy: sentence on what to do.
+    """
+    if found := diverged_words(weights):
+        raise DivergedError(found, remedy, last_policy(run))
+
+
+def diverged_words(weights: Mapping[str, Any], inside: str = "") -> str:
+    """Sentence that names the first NaN in nested dicts of tensors; empty without any. inside: prefix of the
+    names, such as "actor.".
     """
     for name, value in weights.items():
         if isinstance(value, Mapping):
-            check_weights(value, run, remedy, f"{inside}{name}.")
+            if found := diverged_words(value, f"{inside}{name}."):
+                return found
         elif isinstance(value, Tensor) and value.is_floating_point() and bool(value.isnan().any()):
-            raise RoboRLError(
-                f"The training has diverged: its weights ({inside}{name}) are NaN and were not saved. "
-                f"{remedy} {_last_policy(run)}"
-            )
+            return f"The training has diverged: its weights ({inside}{name}) are NaN and were not saved."
+    return ""
 
 
-def _last_policy(run: RunDir) -> str:
+def last_policy(run: RunDir) -> str:
     """Sentence that names the policy of the newest checkpoint."""
     if (at := run.latest()) is None:
         return "Nothing was saved yet."

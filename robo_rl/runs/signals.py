@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from robo_rl.core.process_signals import ASK, ended_by
+from robo_rl.core.process_signals import ASK, ended_by, stopped_by
 
 SAME_S = 0.5
 SUPERVISOR = "ROBO_RL_SUPERVISOR"  # process id and verb of what supervises this node, such as "812 record"
 
 
 class StopRequest:
-    """Flag that the first signal of `ended_by` sets; a second one raises KeyboardInterrupt at once.
+    """Flag that the first signal sets; a second one raises KeyboardInterrupt at once.
 
     Signals within `SAME_S` of the first count as the same request: the kernel signals the child of a dead
     parent once for each of the parent's threads. Forked children (data loaders) leave the decision to their
@@ -66,9 +66,9 @@ def _leave_the_terminal() -> None:
 
 
 @contextmanager
-def stop_between_steps(say: bool = True) -> Iterator[StopRequest]:
+def stop_between_steps(say: bool = True, *, of_robot: bool = False) -> Iterator[StopRequest]:
     """Let SIGINT, SIGTERM and the SIGHUP of a lost terminal only set `asked` inside the block. say: see
-    `StopRequest`.
+    `StopRequest`. of_robot: SIGQUIT, too, for a block in which a robot moves.
 
     Outside the main thread, the only one that can handle signals, `asked` stays False.
     """
@@ -76,7 +76,8 @@ def stop_between_steps(say: bool = True) -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.handle) for number in ended_by()}
+    numbers = stopped_by() if of_robot else ended_by()
+    before = {number: signal.signal(number, request.handle) for number in numbers}
     try:
         yield request
     finally:

@@ -61,12 +61,36 @@ def _makes_functions(made: type) -> bool:
 
 
 def checked(function: Any, what: str) -> Function:
-    """The function. Raises ConfigError for an object that cannot be called, and a class of such objects."""
+    """The function. Raises ConfigError for an object that cannot be called, a class of such objects, and one
+    that takes other arguments.
+    """
     if not callable(function):
         raise ConfigError(f"{what} is of the type {type(function).__name__}, {_FORM} ({PAGE}).")
     if inspect.isclass(function) and not _makes_functions(function):
         raise ConfigError(f"{what} is a class without __call__, {_FORM} ({PAGE}).")
+    if inspect.isclass(function):
+        _check_arguments(function, what, 0)
+        _check_arguments(function.__call__, what, 2)  # of an object: itself and the observation
+    else:
+        _check_arguments(function, what, 1)
     return function  # type: ignore[no-any-return]  # callable
+
+
+def _check_arguments(function: Function, what: str, count: int) -> None:
+    """Raise ConfigError if the function cannot be called with `count` arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of some functions written in C, which are called to find out
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        raise ConfigError(_not_called(what, error, bool(count))) from error
+
+
+def _not_called(what: str, error: TypeError, observes: bool) -> str:
+    takes = "one argument, the observation" if observes else "none, at the start of every episode"
+    return f"{what} cannot be called: {error}. Expected arguments: {takes} ({PAGE})."
 
 
 def name_of(function: Function) -> str:
@@ -145,10 +169,7 @@ def _called(function: Function, *given: Any) -> Any:
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # raised inside it
             raise
-        takes = "one argument, the observation" if given else "none, at the start of every episode"
-        raise ConfigError(
-            f"{name_of(function)} cannot be called: {error}. Expected arguments: {takes} ({PAGE})."
-        ) from error
+        raise ConfigError(_not_called(name_of(function), error, bool(given))) from error
 
 
 def _told(result: Any) -> str:

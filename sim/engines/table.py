@@ -25,7 +25,8 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
     """Build an engine.
 
     Raises UnknownNameError, MissingDependencyError for missing packages, or ConfigError for a scene with
-    motors in an engine without motors, for a device that the engine cannot choose, and for Isaac Lab.
+    motors in an engine without motors, for a device or threads that the engine cannot choose, and for Isaac
+    Lab.
     """
     if name == "isaaclab" and name not in ENGINES:
         raise ConfigError(
@@ -36,6 +37,12 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
         raise ConfigError(
             f"The engine {name} supports only the friction of actuator models: its servos have targets and "
             "limits alone. Use engine=mujoco or engine=pybullet, or leave actuator= out."
+        )
+    if name in ENGINES and options.threads and not takes_option(name, "threads"):
+        choose = " and ".join(each for each, taken in _TAKES.items() if "threads" in taken)
+        raise ConfigError(
+            f"The engine {name} runs on no threads that can be chosen: threads={options.threads} is for "
+            f"{choose}. Leave it out, or choose one of these engines."
         )
     kind = lookup("engine", ENGINES, name)
     if options.device not in (None, "cpu") and not takes_option(name, "device"):

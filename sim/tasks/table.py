@@ -173,7 +173,7 @@ class TaskOptions:
         None, "end episodes at success; none: with sparse rewards only, as dense ones would favour delay"
     )
     max_episode_steps: int | None = setting(None, "length of an episode in steps; none: the task's own")
-    threads: int = setting(0, "threads of the mujoco engine; 0: one per processor")
+    threads: int = setting(0, "threads of the mujoco engine, processes of pybullet; 0: one per processor")
     render_size: int = setting(240, "height and width of rendered video [px]")
     pretty: bool = setting(False, "rendered video with shadows, reflections and smooth edges")
     cameras: str = setting(

@@ -43,6 +43,13 @@ class Expert:
 class Notes:
     pass
 
+def two(obs, step):
+    return to_zero(obs)
+
+class Two:
+    def __call__(self, obs, step):
+        return to_zero(obs)
+
 five = 5
 """
 
@@ -186,11 +193,20 @@ def test_the_command_line_names_the_function(tmp_path: Path, capsys: pytest.Capt
             "my_scripts:to_zeros",
             "Unknown function or class of my_scripts 'to_zeros'. Did you mean 'to_zero'?",
         ),
-        ("my_scripts:expert", "Did you mean 'Expert'? Known: Expert, fails, to_zero."),
+        ("my_scripts:expert", "Did you mean 'Expert'? Known: Expert, Two, fails, to_zero, two."),
         ("no_module:to_zero", "names the module 'no_module', which is neither installed"),
         ("to_zero", "expected: <module>:<name> of a function or class"),
         ("my_scripts:five", "expert=my_scripts:five is of the type int"),
         ("my_scripts:Notes", "expert=my_scripts:Notes is a class without __call__"),
+        ("my_scripts:Expert", "Expert cannot be called: missing a required argument: 'speed'. Expected arg"),
+        (
+            "my_scripts:two",
+            "two cannot be called: missing a required argument: 'step'. Expected arguments: one",
+        ),
+        (
+            "my_scripts:Two",
+            "Two cannot be called: missing a required argument: 'step'. Expected arguments: one",
+        ),
     ],
 )
 def test_a_name_without_a_function_is_one_sentence(

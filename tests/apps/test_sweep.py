@@ -84,3 +84,19 @@ def test_a_finished_run_with_other_settings_fails_in_a_resumed_sweep(
         assert f"{tmp_path}/seed=1 was started with steps=2" in said.err
     assert main([*words, "steps=2", "threads=1", "resume=true"]) == 0
     assert capsys.readouterr().out.count("is finished and was skipped") == 2
+
+
+def test_a_setting_that_left_the_file_fails_in_a_resumed_sweep(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is the same; the run was made with a setting that its config= no longer holds."""
+    file, out = tmp_path / "mine.yaml", tmp_path / "runs"
+    words = ["train", "-m", f"config={file}", f"data={dataset}", f"out={out}", "seed=1,2"]
+    file.write_text("steps: 2\nnet: {name: mlp, width: 8, depth: 1}\nlr: 0.002\n")
+    monkeypatch.setattr("sys.argv", ["robo-rl", *words])  # kept in run.json
+    assert main(words) == 0
+    assert main([*words, "resume=true"]) == 0
+    assert capsys.readouterr().out.count("is finished and was skipped") == 2
+    file.write_text("steps: 2\nnet: {name: mlp, width: 8, depth: 1}\n")
+    assert main([*words, "resume=true"]) == 2
+    assert f"{out}/seed=1 was started with lr=0.002" in capsys.readouterr().err

@@ -323,6 +323,22 @@ def test_more_curves_than_colours_are_told_apart(tmp_path: Path) -> None:
     assert "FillBetweenPolyCollection" in write_learning_curves(tmp_path / "five", curves[:5])[0].read_text()
 
 
+@pytest.mark.parametrize("count", [8, 20, 40])
+def test_labels_of_many_curves_stay_beside_the_axis(count: int, tmp_path: Path) -> None:
+    """All curves end at 0. The plot grows with them, so that the labels keep their distance."""
+    curves = [Curve.from_rates(f"run{i}", [0, 8], [SuccessRate(0, 20)] * 2) for i in range(count)]
+    svg = write_learning_curves(tmp_path / "many", curves)[0]
+    places = {
+        "".join(each.itertext()).split("  ")[0]: each
+        for each in ET.parse(svg).iter()
+        if each.tag.endswith("}text")
+    }
+    heights = [float(places[f"run{i}"].attrib["y"]) for i in range(count)]
+    assert max(heights) < float(places["Environment steps"].attrib["y"]) - 20.0
+    apart = np.diff(sorted(heights))
+    assert apart.min() > 14.0
+
+
 @pytest.mark.parametrize(
     ("value", "end", "shown"),
     [(0, 100, "0"), (25, 100, "25"), (1000, 1000, "1000"), (500, 2000, "0.5k"), (40_000, 999_999, "40k"),

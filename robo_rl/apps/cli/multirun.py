@@ -19,7 +19,7 @@ from typing import Any
 
 from robo_rl.apps.cli.overrides import with_home
 from robo_rl.apps.cli.settings_file import resumes
-from robo_rl.conf.dotted import comma_parts, is_quoted
+from robo_rl.conf.dotted import comma_parts, is_quoted, quoted
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import free_keys
 
@@ -36,6 +36,8 @@ def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], Ended])
 
     Returns the first exit code other than 0, else 0.
     """
+    for said in filter(None, map(_divided_text, words)):
+        print(said)
     failed: list[tuple[str, int, str]] = []
     runs = [_resumed(each) for each in expand_sweeps(verb, words)]
     for number, each in enumerate(runs, start=1):
@@ -65,7 +67,9 @@ def skips(verb: str, words: Sequence[str]) -> bool:
     from robo_rl.runs.run_dir import RunDir
 
     run = RunDir.open(out)
-    given = {word.partition("=")[0] for word in (*words, *map(str, run.info().get("arguments", ())))}
+    info = run.info()
+    first = (*info.get("arguments", ()), *info.get("keys_in_file", ()))  # the file may have others now
+    given = {word.partition("=")[0] for word in (*words, *map(str, first))}
     config: Any = load_config(verb, words, load_schema(VERBS[verb]))
     if any(change.key in given for change in setting_changes(config, run.config(), free_keys(verb))):
         return False
@@ -129,6 +133,19 @@ def _values(word: str) -> list[str]:
     if not function and key in FREE_TEXT and " " in text and not any(map(is_quoted, parts)):
         return [word]
     return [f"{key}={each}" for each in parts] if all(parts) else [word]
+
+
+def _divided_text(word: str) -> str:
+    """Sentence on a value that looks like a text of several words and is divided; empty for others."""
+    key, _, text = word.partition("=")
+    values = _values(word)
+    if len(values) == 1 or ", " not in text or _FUNCTION.fullmatch(text) or key == "env":
+        return ""
+    if not any(" " in each and not is_quoted(each) for each in comma_parts(text)):
+        return ""
+    whole = shlex.quote(f"{key}={quoted(text)}")
+    divided = f"{key}= is swept over {len(values)} values, divided at the commas."
+    return f"{divided} If it is one text, quote it: {whole}"
 
 
 def _environments(parts: Sequence[str]) -> list[str]:

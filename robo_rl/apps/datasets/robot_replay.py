@@ -110,7 +110,7 @@ def replay_on_robot(config: DataReplayConfig) -> int:
         progress(len(target_rad), "replay", "frame") as bar,
     ):
         device = EpisodeDevice(target_rad, rate_hz, lambda frames: bar.update(frames - bar.n))
-        with stop_between_steps(say=False) as stop:
+        with stop_between_steps(say=False, of_robot=True) as stop:
             played, largest_rad = play(bus, device, robot, target_rad, config.approach_rad_s, stop)
         if stop.asked:
             said = f"the arm was let go after {device.frames} of {counted(len(target_rad), 'frame')}"

@@ -76,6 +76,11 @@ def require_rate(config: DataImportConfig, rate_hz: float | None, env: EnvSpec) 
         )
 
 
+def assumed_rate(of: str, spec: EnvSpec) -> str:
+    """Sentence on a rate that the source does not state. of: what has this rate."""
+    return f"The source states no rate. That of {of} was taken for it: {spec.control_hz:g} Hz."
+
+
 def _contract(config: DataImportConfig, foreign: ForeignSpec, notes: list[str]) -> EnvSpec:
     """Contract of env= or robot=, or inferred. notes: gets a sentence on a rate that is taken from env=."""
     foreign = replace(foreign, rate_hz=source_rate(config, foreign.rate_hz))
@@ -86,9 +91,7 @@ def _contract(config: DataImportConfig, foreign: ForeignSpec, notes: list[str]) 
             spec = made.spec
         require_rate(config, foreign.rate_hz, spec)
         if foreign.rate_hz is None:
-            notes.append(
-                f"The source states no rate. That of {spec.name} was taken for it: {spec.control_hz:g} Hz."
-            )
+            notes.append(assumed_rate(spec.name, spec))
         return spec
     if config.robot is None:
         return inferred(foreign, notes)

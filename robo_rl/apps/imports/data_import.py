@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
-from robo_rl.apps.imports.data_foreign import import_foreign, require_rate, source_rate
+from robo_rl.apps.imports.data_foreign import assumed_rate, import_foreign, require_rate, source_rate
 from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -133,7 +133,7 @@ def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -
 
 
 def contract(config: DataImportConfig, notes: list[str]) -> tuple[EnvSpec, KeyMap]:
-    """Contract of the buffer's data, and the array of each key. notes: gets a sentence on inferred limits."""
+    """Contract of the buffer's data, and the array of each key. notes: gets sentences on what is assumed."""
     keys = parse_keys(config.keys)
     if config.env is not None and config.robot is not None:
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
@@ -155,9 +155,14 @@ def contract(config: DataImportConfig, notes: list[str]) -> tuple[EnvSpec, KeyMa
             )
         return inferred_contract(config.source, keys, rate_hz, notes), keys
     if config.env is None:
-        return _robot_contract(config, keys, rate_hz), keys
+        spec, of = _robot_contract(config, keys, rate_hz), f"the description of {config.robot}"
+        if rate_hz is None:  # the highest that is possible
+            notes.append(f"{assumed_rate(of, spec)} If it is another: rate_hz=<frames per second>.")
+        return spec, keys
     spec = _simulated(config.env)
     require_rate(config, rate_hz, spec)
+    if rate_hz is None:
+        notes.append(assumed_rate(spec.name, spec))
     return spec, keys
 
 

@@ -187,7 +187,7 @@ def _pictures(
     """Observation key -> topic, of the named cameras, or else of those in at least half of the recordings."""
     asked = None if cameras is None else [name for name in cameras.split("+") if name]
     for name in asked or ():
-        _camera(robot, IMAGE + name, "leave it out of cameras=")
+        described_camera(robot, IMAGE + name, "leave it out of cameras=")
     found: dict[str, str] = {}
     for name in robot.cameras if asked is None else asked:
         topics = [topic(name).name for topic in (image_topic, compressed_topic)]
@@ -227,7 +227,7 @@ def robot_spec(
     unit = "; ".join([f"rad: {named}", *([f"rad/s: {named}"] if velocities else []), *filter(None, [goal])])
     obs: dict[str, ArraySpec] = {}
     for key in pictures:
-        size = _size(image_width, _camera(robot, key))
+        size = _size(image_width, described_camera(robot, key))
         obs[key] = (
             ArraySpec((*size, 3), "uint8") if key.startswith(IMAGE) else ArraySpec(size, "float32", "m")
         )
@@ -237,7 +237,7 @@ def robot_spec(
     return EnvSpec(f"{ROBOT_SUITE}/{robot.name}", obs, action, 1, _rate_hz(robot, pictures, rate_hz))
 
 
-def _camera(
+def described_camera(
     robot: RobotDescription, key: str, otherwise: str = "leave it out or rename it by keys="
 ) -> CameraDescription:
     """Camera of an observation key. Raises ConfigError if the description has none of this name. otherwise:
@@ -256,7 +256,7 @@ def _camera(
 def _rate_hz(robot: RobotDescription, pictures: Iterable[str], asked_hz: float | None) -> float:
     """Frame rate: the slowest of commands, states and images, or a lower one that was requested."""
     rates = {"commands": robot.command_hz, "states": robot.state_hz}
-    rates |= {f"pictures of {key}": _camera(robot, key).rate_hz for key in pictures}
+    rates |= {f"pictures of {key}": described_camera(robot, key).rate_hz for key in pictures}
     slowest = min(rates, key=lambda name: rates[name])
     if asked_hz is not None and asked_hz > rates[slowest]:
         raise ConfigError(

@@ -48,9 +48,10 @@ class NodeSet:
     arguments: tuple[Argument, ...]
     members: tuple[Member, ...]
 
-    def commands(self, given: Mapping[str, str]) -> dict[str, list[str]]:
+    def commands(self, given: Mapping[str, str], example: str = "") -> dict[str, list[str]]:
         """Node -> its command-line arguments, `["safety_filter", "robot=sim_arm", ...]`, for these values.
 
+        example: command that starts this set, if not `robo-rl up`; the error for a missing argument shows it.
         Raises ConfigError for an unknown or a missing argument.
         """
         known = {argument.name: argument for argument in self.arguments}
@@ -59,9 +60,10 @@ class NodeSet:
                 raise ConfigError(f"The set '{self.name}' takes no '{name}'; it takes {', '.join(known)}.")
         values = {name: given.get(name, argument.default) for name, argument in known.items()}
         if lacking := [name for name, value in values.items() if value is None]:
+            start, sign = (example, ":=") if example else (f"robo-rl up {self.name}", "=")
             raise ConfigError(
-                f"The set '{self.name}' needs {lacking[0]}=...: {known[lacking[0]].meaning}. For example: "
-                f"robo-rl up {self.name} {' '.join(f'{name}=...' for name in lacking)}"
+                f"The set '{self.name}' needs {lacking[0]}{sign}...: {known[lacking[0]].meaning}. "
+                f"For example: {start} {' '.join(f'{name}{sign}...' for name in lacking)}"
             )
         cameras = cameras_of(values) if "camera" in known else []
         if cameras:

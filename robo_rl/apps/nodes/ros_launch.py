@@ -41,8 +41,12 @@ COMMON = {
         "bus:=rclpy: loopback discovers nodes of this machine alone, lan those of the network too; without "
         "effect where a variable of ROS or DDS chooses the network",
     ),
-    "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
+    "bus": (
+        "rclpy",
+        "dds: without rclpy, for a Python that ROS is not built for; auto: rclpy if it is there",
+    ),
 }
+BUSES = ("rclpy", "dds", "auto")  # not in_process: each node is a process
 EMPTY = ("''", '""')  # `ros2 launch` refuses `goal:=`, so an empty value is written `goal:="''"`
 NEED_RCLPY = ("use_sim_time", "params_file")
 
@@ -71,7 +75,7 @@ def describe(*names: str) -> Any:
             DeclareLaunchArgument(argument.name, default_value=default, description=argument.meaning),
         )
     for name, (text, meaning) in COMMON.items():
-        allowed = {"use_sim_time": ["true", "false"], "network": list(NETWORKS)}
+        allowed = {"use_sim_time": ["true", "false"], "network": list(NETWORKS), "bus": list(BUSES)}
         choices = {"choices": allowed[name]} if name in allowed else {}
         declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning, **choices)
     explicit: set[str] = set()  # arguments that the user gave, known only before they are declared
@@ -98,7 +102,8 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
         _refuse_what_needs_rclpy({name: value(name) for name in (*NEED_RCLPY, "bus")})
         common += [f"{key}={name}" for key, name in space.items()]
     emptied = {key: "" for key, text in given.items() if text in EMPTY}
-    commands = chosen.commands({key: text for key, text in given.items() if text} | emptied)
+    filled = {key: text for key, text in given.items() if text} | emptied
+    commands = chosen.commands(filled, f"ros2 launch robo_rl sim.launch.py set:={chosen.name}")
     _check(_with_file(commands, chosen, explicit, value("params_file"), value("namespace")), context)
     _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
 

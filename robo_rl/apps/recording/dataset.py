@@ -8,10 +8,9 @@ from pathlib import Path
 
 from hardware.description import RobotDescription
 from hardware.loop.observation import IMAGE
-from robo_rl.apps.imports.recordings_layout import robot_spec
+from robo_rl.apps.imports.recordings_layout import described_camera, robot_spec
 from robo_rl.apps.recording.episodes import Tally, tally_of
 from robo_rl.conf.record import RecordingSettings
-from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ROBOT_SUITE, EnvSpec
 from robo_rl.data.episodes.dataset_writer import (
     DatasetWriter,
@@ -42,11 +41,8 @@ class OpenDataset:
 def camera_names(cameras: str, robot: RobotDescription) -> tuple[str, ...]:
     """Cameras of the setting `cameras`. Raises ConfigError for one that the description lacks."""
     names = tuple(robot.cameras) if cameras == "auto" else tuple(name for name in cameras.split("+") if name)
-    if unknown := [name for name in names if name not in robot.cameras]:
-        raise ConfigError(
-            f"The camera '{unknown[0]}' is not in the description of '{robot.name}', which has "
-            f"{', '.join(robot.cameras) or 'none'}. Add it there, with width_px, height_px and rate_hz."
-        )
+    for name in names:
+        described_camera(robot, IMAGE + name, "leave it out of cameras=")
     return names
 
 

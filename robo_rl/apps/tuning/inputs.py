@@ -14,7 +14,7 @@ from typing import Any
 from policies.checkpoint import read_policy_json
 from robo_rl.apps.training.train_data import TrainData
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import CheckpointError, DataError, RoboRLError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.text.counts import counted
 from robo_rl.data.selection import select_episodes
@@ -23,6 +23,28 @@ from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.run_dir import INPUTS_FILE, RunDir
 
 Fingerprint = dict[str, Any]  # checksums and counts of one input
+
+
+def check_there(out: str, paths: dict[str, str | None], *, resume: bool) -> None:
+    """Raise CheckpointError for a policy from which the resumed run in `out` was started, and which is gone:
+    the advice of `find_policy` is to name another one, with which no run is resumed.
+
+    paths: by the name of the setting.
+    """
+    if not resume or not (Path(out) / "run.json").is_file():
+        return
+    saved = RunDir.open(out).config()
+    for name, path in paths.items():
+        if path is None or saved.get(name) != path:
+            continue
+        try:
+            find_policy(path)
+        except RoboRLError as error:
+            raise CheckpointError(
+                f"{name}={path}, from which {out} was started, is gone, and {out} cannot be resumed without "
+                "it. Restore it from a copy, or start a new run. A training deletes its older checkpoints: "
+                "robo-rl train keep_checkpoints= keeps more of them."
+            ) from error
 
 
 def keep_tuning_inputs(run: RunDir, config: FinetuneVerb) -> None:

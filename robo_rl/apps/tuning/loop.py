@@ -23,9 +23,10 @@ from robo_rl.apps.tuning.comparison import (
     compared,
 )
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.diverged import DIVERGED, best_if_diverged
 from robo_rl.apps.tuning.evaluations import Best, Evaluate, evaluations, score_of, too_costly
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
-from robo_rl.apps.tuning.report import train_note
+from robo_rl.apps.tuning.report import shown_success, train_note
 from robo_rl.apps.tuning.start import (
     env_name,
     env_options,
@@ -42,7 +43,7 @@ from robo_rl.apps.tuning.training_lanes import (
     recorded_lanes,
 )
 from robo_rl.apps.tuning.warm_start import start_from
-from robo_rl.apps.tuning.watch import DIVERGED, TrainingWatch
+from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
@@ -152,13 +153,15 @@ def run_method(
         )
         training.begin(state)
         del state  # a replay is large
-        session.run(
-            training,
-            checkpoint_every=config.checkpoint_every,
-            due=training.learned_without_steps,
-            savable=training.savable,
-            extra=lambda folder: training.save_current(folder, run, diverged),
-        )
+        learner = tuning.tuner.learner
+        with best_if_diverged(run, learner, lambda: training.best, training.save_policy, diverged):
+            session.run(
+                training,
+                checkpoint_every=config.checkpoint_every,
+                due=training.learned_without_steps,
+                savable=training.savable,
+                extra=lambda folder: training.save_current(folder, run, diverged),
+            )
     if isinstance(tuning.tuner.collector, RemoteCollector):
         print(write_actors(tuning.tuner.collector, run))
         if config.ray_address is not None:  # no children of this process, unlike those of a local cluster
@@ -193,13 +196,6 @@ def run_method(
     return TuningResult(
         policy, kept.noise_scale, curve, steps, choice.sentences, history, (training.record(), *choice.stages)
     )
-
-
-def shown_success(config: FinetuneVerb, method: MethodConfig, keep_last: bool) -> str:
-    """Name of the success in the progress bar."""
-    if config.base is None:
-        return "train/return"
-    return "train/success" if method.compare_share or keep_last else "eval/success"
 
 
 @contextmanager
@@ -331,8 +327,12 @@ class _Training:
         return {"base": of_base, "training": self.step - of_base}
 
     def save_current(self, checkpoint: Path, run: RunDir, diverged: str) -> None:
-        """Save the policy of this step in a checkpoint of `run`. Raises RoboRLError if weights are NaN."""
+        """Save the policy of this step in a checkpoint of `run`. Raises DivergedError if weights are NaN."""
         check_weights(self.tuner.learner.weights(), run, diverged)
+        self.save_policy(checkpoint)
+
+    def save_policy(self, checkpoint: Path) -> None:
+        """Save the policy that the learner holds in a checkpoint."""
         curve, scale = self.curve, self.tuning.noise_scale
         steps = self.spent | {"selection": curve.selection_steps}
         note = train_note(self.config, self.method, steps, scale, curve.train_cpu_s)

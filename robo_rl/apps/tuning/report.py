@@ -149,6 +149,13 @@ def success_by_task(name: str, result: EvalResult) -> dict[str, SuccessRate]:
     return rates_by_task(result, known, partial(task_in, name)) if known else {}
 
 
+def shown_success(config: FinetuneVerb, method: MethodConfig, keep_last: bool) -> str:
+    """Name of the success in the progress bar."""
+    if config.base is None:
+        return "train/return"
+    return "train/success" if method.compare_share or keep_last else "eval/success"
+
+
 def train_note(
     config: FinetuneVerb, method: MethodConfig, steps: dict[str, int], noise_scale: float, train_cpu_s: float
 ) -> dict[str, Any]:

@@ -10,13 +10,6 @@ from robo_rl.eval.advice import at_once_sentence, ends_at_once, warning
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.running import CollectedEpisode
 
-# What to do when weights become NaN; the second one where method=auto sets the learning rates itself
-DIVERGED = "Lower method.learner.lr_actor and .lr_critic, or look for NaN in the environment's rewards."
-DIVERGED_IN_AUTO = (
-    "Look for NaN in the environment's rewards, or choose a method with lower learning rates, e.g. "
-    "method=residual method.learner.lr_actor=3e-5 method.learner.lr_critic=3e-5."
-)
-
 
 class TrainingWatch:
     """History of the training episodes; each warning is given once.

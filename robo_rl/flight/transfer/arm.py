@@ -12,6 +12,7 @@ from rich.table import Table
 from policies.base.noise import EpisodeNoise
 from policies.deploy.bundle import MANIFEST
 from policies.executor import ChunkExecutor
+from policies.remote.address import is_remote
 from policies.vocabulary import unread_sentence
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -70,14 +71,17 @@ def main(config: TransferConfig) -> int:
     print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
     print(f"written to {config.out}: {', '.join(names)}")
-    print(f"Next:   {next_step(config, actor, results)}")
+    if said := next_step(config, actor, results):
+        print(f"Next:   {said}")
     return 0
 
 
 def next_step(config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]) -> str:
     """Fine-tuning in the engine with the largest significant loss; without one, what follows the policy's
-    evaluation.
+    evaluation. Empty for a policy on a server, whose files these verbs need.
     """
+    if is_remote(config.run):
+        return ""
     home, others = results[0].result.rate, results[1:]
     lost = [each for each in others if each.test is not None and each.test.p_value < SIGNIFICANT]
     worst = min(lost, key=lambda each: each.result.rate.rate, default=None)

@@ -83,7 +83,7 @@ def finish(
 
 def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop: Drop) -> str:
     """Longer training of a policy that never succeeds, one with more varied parameters after a loss, else the
-    use of its bundle; empty where there is none. A craft that cannot be varied more is trained for longer.
+    use of its bundle, or its training with one. A craft that cannot be varied more is trained for longer.
     home: in the engine of training.
     """
     run, trained = holder_of(flown.folder), flown.trained
@@ -92,13 +92,17 @@ def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop:
     if drop.points <= 0.0 or drop.test.p_value >= SIGNIFICANT:
         if home.held.k:
             bundle = _bundle_of(flown.folder)
-            return "" if bundle is None else use_of_bundle(trained, str(bundle))
+            return _own_bundle(flown) if bundle is None else use_of_bundle(trained, str(bundle))
     elif (width := _more_varied(trained)) is not None:
         changes, why = {"randomize": width}, "vary the craft in training"
     file = run / "config.yaml"
     like: dict[str, object] = {"config": file, "craft": config.craft}  # craft: None unless another was flown
     if not file.is_file():
         run, like = Path("runs/fly"), {"task": trained.task, "craft": trained.craft}
+    like |= {
+        "speed_m_s": config.speed_m_s,
+        "eval_s": config.eval_s,
+    }  # those that were flown, if not as trained
     out = free_path(Path(f"{run}-again"))
     return f"{command('fly', **like, **changes, out=out)}   ({why})"
 
@@ -114,6 +118,18 @@ def _bundle_of(policy: Path) -> Path | None:
         return None
     exported, flown = (read_policy_json(folder)["weights_crc32"] for folder in (bundle, policy))
     return bundle if exported == flown else None
+
+
+def _own_bundle(flown: FlightRun) -> str:
+    """The training of this policy alone: a run with several seeds makes the bundle of its first one, and no
+    other verb knows the flight envelope that a bundle needs. Empty where its seed or settings are unknown.
+    """
+    seed, file = read_policy_json(flown.folder)["train"].get("seed"), holder_of(flown.folder) / "config.yaml"
+    if seed is None or not file.is_file():
+        return ""
+    out = free_path(Path(f"{holder_of(flown.folder)}-seed{seed}"))
+    again = command("fly", config=file, seed=seed, seeds=1, out=out)
+    return f"{again}   (the same policy, with a bundle)"
 
 
 def _more_varied(trained: FlyConfig) -> float | None:

@@ -17,6 +17,7 @@ from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.commands import command
 from robo_rl.eval import text
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
@@ -25,13 +26,16 @@ from robo_rl.flight.swarm.report import FILMED, swarm_logs
 from robo_rl.flight.swarm.runs import evaluate_worlds
 from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.runs.loaded_policy import find_policy, flight_policy, trained_settings
+from robo_rl.runs.outputs import free_path
 from robo_rl.runs.progress import progress
+from robo_rl.runs.run_dir import holder_of
 from sim.engines.bullet.effects import AirEffects, borrowed
 from sim.flight.swarm.swarm_trial import SwarmPaths, SwarmTrial
 from sim.tasks.swarm.scenarios import SCENARIOS
 
 HOME = "quad"
 WORLDS = 100
+UPDATES = 300  # of an advised training in PyBullet, a fifth of the default: an update is four times slower
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,31 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
     print(
         f"pictures: {out}/transfer.png{', transfer.mp4' if config.video else ''}; figures: {out}/results.json"
     )
+    if said := next_step(config, folder, drops[0]):
+        print(f"Next:   {said}")
     return 0
+
+
+def next_step(config: TransferConfig, policy: Path, drop: SwarmDrop) -> str:
+    """Training in PyBullet after a clear loss there: the intervals do not meet. Empty without one, and where
+    the settings of the training are gone.
+
+    policy: folder. drop: of all worlds.
+    """
+    run, (home, away) = holder_of(policy), drop.rates
+    file = run / "config.yaml"
+    if home.wilson()[0] <= away.wilson()[1] or not file.is_file():
+        return ""
+    again = command(
+        "swarm",
+        config=file,
+        craft=config.craft,
+        eval_s=config.eval_s,
+        engine="pybullet",
+        updates=UPDATES,
+        out=free_path(Path(f"{run}-again")),
+    )
+    return f"{again}   (it loses success in PyBullet, which is far slower in training)"
 
 
 def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:

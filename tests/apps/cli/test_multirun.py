@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.cli.multirun import expand_sweeps
+from robo_rl.apps.cli.multirun import expand_sweeps, multirun
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,32 @@ def test_values_of_a_sweep_are_those_that_were_typed(word: str, values: list[str
 def test_commas_of_a_value_are_no_sweep(word: str) -> None:
     """An instruction, the options of an environment and a list stay whole beside a swept seed."""
     assert [run[0] for run in expand_sweeps("collect", [word, "seed=1,2", "out=s"])] == [word, word]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (
+            "name=red cube, on top",
+            """name= is swept over 2 values, divided at the commas. If it is one text""",
+        ),
+        ("data=my data,d2", ""),
+        ("seed=1, 2", ""),
+        ("name='red cube, on top'", ""),
+        ("task=reach it, then stop", ""),
+    ],
+)
+def test_a_text_that_is_divided_at_its_commas_is_named(
+    word: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the quotes that keep it whole; only the text of a task needs none."""
+    assert multirun("export", [word, "noise=zero,gaussian", "out=s"], lambda words: (0, "")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(said or "[1/")
+    if said:
+        quoted = shlex.split(lines[0].rpartition("quote it: ")[2])
+        assert expand_sweeps("export", [*quoted, "noise=zero,gaussian", "out=s"])[0][0] == quoted[0]
+        assert "'red cube, on top'" in quoted[0]
 
 
 def test_task_and_engine_can_be_swept(

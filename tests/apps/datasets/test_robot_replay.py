@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.topics import INTERVENTION
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.datasets import robot_replay
 from robo_rl.apps.datasets.robot_replay import EpisodeDevice, joint_targets, play
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.spec import ActionSpec
@@ -111,6 +113,26 @@ def test_a_stop_request_lets_go_of_the_arm() -> None:
     end_s = probe.now() + 0.1
     probe.spin(lambda: probe.now() > end_s)
     assert flags[-1] is False
+
+
+def test_sigquit_lets_go_of_the_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-\\ would end the process, and nobody would tell the filter that the intervention is over."""
+    path, before = dataset(tmp_path / "set", "rad: c, b, a"), signal.getsignal(signal.SIGQUIT)
+
+    def quit_in_the_middle(*given: object) -> tuple[int, float]:
+        handler = signal.getsignal(signal.SIGQUIT)
+        assert callable(handler), "SIGQUIT has no handler while the arm moves"
+        signal.raise_signal(signal.SIGQUIT)
+        return 3, 0.0
+
+    monkeypatch.setattr(robot_replay, "load_description", lambda name: arm())
+    monkeypatch.setattr(robot_replay, "make_bus", lambda *given: InProcessWorld().bus("replay"))
+    monkeypatch.setattr(robot_replay, "play", quit_in_the_middle)
+    assert main(["data", "replay", f"path={path}", "robot=sim_arm"]) == 130
+    assert "the arm was let go" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGQUIT) is before
 
 
 def test_settings_of_the_simulator_are_refused_beside_a_robot(

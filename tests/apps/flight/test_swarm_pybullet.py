@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
+from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.cli.settings_file import expand
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.flight.swarm.runs import evaluate_worlds
 from robo_rl.flight.swarm.setting import SwarmSetting
-from robo_rl.flight.transfer.swarm import load_swarm
+from robo_rl.flight.transfer.swarm import SwarmDrop, load_swarm, next_step
 from sim.engines.quad.layout import POS
+from sim.flight.swarm.swarm_trial import SwarmTrial
 
 pytest.importorskip("pybullet")
 
@@ -61,6 +67,31 @@ def test_swarm_training_and_evaluation_in_pybullet(runs: Path) -> None:
     assert isinstance(two, SwarmPolicy)
     apart = [(one.state_dict()[key] - value).abs().max() for key, value in two.state_dict().items()]
     assert 0.0 < max(apart) < 0.2
+
+
+@pytest.mark.parametrize(("away", "advises"), [(0.2, True), (0.9, False)])
+def test_a_clear_loss_advises_a_training_in_pybullet(away: float, advises: bool, tmp_path: Path) -> None:
+    """9 of 10 drones succeed in quad."""
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(asdict(SwarmConfig(worlds=2))))
+    said = next_step(
+        TransferConfig(eval_s=9.0), tmp_path / "policy", SwarmDrop("all", trial(0.9), trial(away))
+    )
+    assert bool(said) is advises
+    if advises:
+        assert said.startswith(
+            f"robo-rl swarm config={tmp_path}/config.yaml eval_s=9.0 engine=pybullet updates=300 out="
+        )
+        words, _ = expand(shlex.split(said.partition("   (")[0])[2:], "swarm")
+        config = load_config("swarm", words, SwarmConfig)
+        assert (config.engine, config.updates, config.worlds) == ("pybullet", 300, 2)
+
+
+def trial(rate: float) -> SwarmTrial:
+    """40 worlds of 10 drones with this success."""
+    reached = torch.arange(10).lt(10 * rate).repeat(40, 1)
+    hit = torch.zeros_like(reached)
+    return SwarmTrial(torch.zeros(40, dtype=torch.int64), reached, hit, hit, hit, torch.zeros(40, 10))
 
 
 def test_zero_policy_hovers_at_its_start() -> None:

@@ -191,6 +191,17 @@ def test_the_advised_training_is_for_the_craft_that_was_flown(tmp_path: Path) ->
     assert said.startswith(f"robo-rl fly config={tmp_path / 'run/config.yaml'} craft=cf21 randomize=0.1 ")
 
 
+def test_the_advised_training_is_for_the_speed_that_was_flown(tmp_path: Path) -> None:
+    """Trained at 1.5 m/s, flown at 2.5 m/s in longer episodes."""
+    untrained(tmp_path / "run", FlyConfig(task="figure8", speed_m_s=1.5, eval_s=0.2))
+    config = TransferConfig(run=str(tmp_path / "run"), speed_m_s=2.5, eval_s=0.4)
+    rows = row("quad", *[True] * 20), row("pybullet", *[False] * 20)
+    said = next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
+    assert said.startswith(
+        f"robo-rl fly config={tmp_path / 'run/config.yaml'} speed_m_s=2.5 eval_s=0.4 randomize="
+    )
+
+
 def test_a_run_given_as_the_current_folder_is_trained_again_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +215,7 @@ def test_a_run_given_as_the_current_folder_is_trained_again_beside_it(
 
 
 def test_only_the_policy_of_the_bundle_is_flown_with_it(tmp_path: Path) -> None:
-    """A run with several seeds holds the bundle of its first one."""
+    """A run with several seeds holds the bundle of its first one; others need a run of their own."""
     run = tmp_path / "run"
     torch.manual_seed(1)
     untrained(run, FlyConfig(task="hover", eval_s=0.2))
@@ -215,13 +226,15 @@ def test_only_the_policy_of_the_bundle_is_flown_with_it(tmp_path: Path) -> None:
     assert isinstance(policy, FlightPolicy)
     with torch.no_grad():
         next(policy.parameters()).add_(1.0)
-    save_policy(run / "seed2", policy, {})
+    save_policy(run / "seed2", policy, {"seed": 2})
     rows = row("quad", *[True] * 20), row("pybullet", *[True] * 20)
     said = []
     for name in ("", "seed1", "seed2"):
         config = TransferConfig(run=str(run / name))
         said.append(next_step(config, load_flight_run(config), rows[0], Drop.of(*rows)))
-    assert said == [f"robo-rl run bundle={run}/bundle"] * 2 + [""]
+    again = f"robo-rl fly config={run}/config.yaml seed=2 seeds=1 out={run}-seed2   (the same policy, with a"
+    assert said[:2] == [f"robo-rl run bundle={run}/bundle"] * 2
+    assert said[2].startswith(again)
 
 
 def test_difference_matches_hand_computation() -> None:

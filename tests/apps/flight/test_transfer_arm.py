@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,15 @@ def test_the_next_step_suits_the_loss(base: Path) -> None:
     said = next_step(config, actor, [home, some, none])
     assert said.startswith(f"robo-rl finetune base={base} env=arm/lift:engine=pybullet out=")
     assert next_step(config, actor, [home, some]) == after_evaluation(actor.folder, home.result.rate)
+
+
+def test_a_policy_on_a_server_has_no_next_step(base: Path) -> None:
+    """Its files are not here; the measurement used to end with an error about them."""
+    actor = replace(open_policy(str(base), pick_device("cpu")), folder=Path("remote:127.0.0.1:1"))
+    home = measured("mujoco", 10)
+    for solved in (9, 0):
+        results = [home, measured("pybullet", solved, home.result)]
+        assert next_step(TransferConfig(run="remote:127.0.0.1:1"), actor, results) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import yaml
 import zarr
 
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.imports import data_import
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import EpisodeStore
 from tests.data.recordings import record
 
@@ -48,11 +50,15 @@ def _import(*words: str) -> int:
     return main(["data", "import", *words])
 
 
-def test_import_of_a_buffer_with_a_robot_description(buffer: str, robot: str, tmp_path: Path) -> None:
-    """Limits, units and rate are those of the description; the width of the state shows that it has
-    velocities.
+def test_import_of_a_buffer_with_a_robot_description(
+    buffer: str, robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Limits, units and rate are those of the description, which is said of the rate; the width of the state
+    shows that it has velocities.
     """
     assert _import(f"source={buffer}", f"robot={robot}", KEYS, f"out={tmp_path / 'set'}") == 0
+    rate = f"The source states no rate. That of the description of {robot} was taken for it: 50 Hz. If it is"
+    assert rate in capsys.readouterr().out
     spec = EpisodeStore(tmp_path / "set").spec
     assert (spec.name, spec.control_hz, spec.max_episode_steps) == ("robot/mine", 50.0, 4)
     assert spec.obs["state"].unit == "rad: base, elbow; rad/s: base, elbow"
@@ -99,6 +105,17 @@ def test_mistakes_print_one_sentence(
     assert _import(f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}", *words) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "set").exists()
+
+
+def test_the_rate_of_an_environment_is_named(
+    buffer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = {"state": ArraySpec((4,), "float32")}
+    spec = EnvSpec("arm/two", state, ActionSpec((-1.0, -1.0), (2.0, 2.0), ""), 9, 30.0)
+    monkeypatch.setattr(data_import, "_simulated", lambda env: spec)
+    assert _import(f"source={buffer}", "env=arm/two", KEYS, f"out={tmp_path / 'set'}") == 0
+    said = "The source states no rate. That of arm/two was taken for it: 30 Hz."
+    assert said in capsys.readouterr().out
 
 
 def test_import_of_a_buffer_without_robot_and_environment(buffer: str, tmp_path: Path) -> None:

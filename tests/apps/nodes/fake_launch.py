@@ -51,6 +51,9 @@ class DeclareLaunchArgument:
             if self.default_value is None:
                 raise RuntimeError(f"Required launch argument '{self.name}' was not provided")
             context.launch_configurations[self.name] = self.default_value
+        value = context.launch_configurations[self.name]
+        if self.choices is not None and value not in self.choices:
+            raise RuntimeError(f'Argument "{self.name}" provided value "{value}" is not valid.')
         return []
 
 

@@ -165,6 +165,12 @@ def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
     assert all(node.arguments[-2:] == [f"bus={bus}", "namespace=left"] for node in nodes)
 
 
+def test_unknown_bus_starts_no_node() -> None:
+    """Each node would refuse it in a line of its own."""
+    with pytest.raises(RuntimeError, match='"bus" provided value "cyclone" is not valid'):
+        launch(describe("sim"), bus="cyclone")
+
+
 @pytest.mark.parametrize("bus", ["rclpy", "dds"])
 def test_controller_argument_starts_controller_driver(bus: str) -> None:
     """Not the filter's single waypoints by remapping: the controller would go back at each of them."""
@@ -276,8 +282,9 @@ def test_sim_launch_accepts_both_sets() -> None:
     """The quadcopter needs a bundle, and the message says so; the arm does not."""
     assert "safety_filter" in [node.name for node in launch(describe("sim"))]
     assert "flight_filter" in [node.name for node in launch(describe("sim"), set="quad_sim", bundle="/b")]
-    with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle="):
+    with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle:=\.\.\.: ") as said:
         launch(describe("sim"), set="quad_sim")
+    assert str(said.value).endswith("ros2 launch robo_rl sim.launch.py set:=quad_sim bundle:=...")
 
 
 def test_optional_nodes_need_their_argument() -> None:

@@ -15,8 +15,9 @@ import pytest
 from hardware.description import load_description
 from policies.remote.address import listen
 from robo_rl.apps.cli.main import main
+from robo_rl.apps.imports.recordings_layout import described_camera
 from robo_rl.apps.record import app_words, check, check_address, report, robot_words, simulated, with_device
-from robo_rl.apps.recording.dataset import open_dataset, spec_of
+from robo_rl.apps.recording.dataset import camera_names, open_dataset, spec_of
 from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
@@ -310,4 +311,17 @@ def test_the_end_tells_what_was_interrupted_and_names_no_training_that_fails(
         f"record: {config.out} holds 2 episodes, 1 success, 1 interrupted.\n"
         f"record: staging/: 1 episode, interrupted. Recover: robo-rl data validate path={config.out} "
         f"recover=true\nNext:   robo-rl data list path={config.out}\n"
+    )
+
+
+def test_an_unknown_camera_is_refused_in_the_words_of_an_import() -> None:
+    """The two sentences used to differ in their advice."""
+    robot = load_description("sim_arm")
+    with pytest.raises(ConfigError) as here:
+        camera_names("wrist+sde", robot)
+    with pytest.raises(ConfigError) as there:
+        described_camera(robot, "image.sde", "leave it out of cameras=")
+    assert str(here.value) == str(there.value)
+    assert "add it there, with width_px, height_px and rate_hz, or leave it out of cameras=" in str(
+        here.value
     )

@@ -68,4 +68,28 @@ def test_a_diverged_fine_tuning_is_not_saved(tmp_path: Path, capsys: pytest.Capt
     assert main(["finetune", "env=gym/Pendulum-v1", "method=sac", f"out={out}", *few]) != 0
     said = capsys.readouterr().err
     assert "are NaN and were not saved. Lower method.learner.lr_actor" in said
-    check_kept(out, said)
+    check_best(out, said)
+
+
+def check_best(run: Path, said: str) -> None:
+    """The policy of the best evaluation is kept as a checkpoint, which a resumed run does not continue."""
+    (step,) = re.findall(r"The policy of step (\d+), whose evaluation was the best, is kept", said)
+    policy = load_policy(find_policy(f"{run}@{step}"))
+    assert f"policy={run}@{step}," in said
+    assert isinstance(policy, nn.Module)
+    assert all(weights.isfinite().all() for weights in policy.parameters())
+    assert not RunDir(run).policy.exists()
+    last = RunDir(run).newest_intact()
+    assert last is None or (last[1] / "state.json").is_file()
+
+
+def test_a_fine_tuning_whose_actions_are_nan_keeps_its_best_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The environment refuses the action before a checkpoint would find the weights."""
+    few = ["env_steps=120", "method.base_steps=20", "method.burn_in=0", "method.learner.hidden=[8]"]
+    few += ["checkpoint_every=500", "num_envs=1", "num_workers=0", "eval_episodes=1", "final_episodes=1"]
+    few += ["method.learner.lr_actor=1e4", "method.learner.lr_critic=1e37", "max_episode_steps=10"]
+    out = tmp_path / "run"
+    assert main(["finetune", "env=gym/Pendulum-v1", "method=sac", f"out={out}", *few]) != 0
+    check_best(out, capsys.readouterr().err)

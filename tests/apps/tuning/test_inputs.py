@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +19,7 @@ from robo_rl.apps.tuning import check, start, stores
 from robo_rl.apps.tuning.auto import verb
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import write_json
 from robo_rl.data.edit.changes import relabel_episodes
 from robo_rl.data.store import DatasetWriter
@@ -117,6 +118,16 @@ def test_other_verbs_that_train_from_a_policy_refuse_another_one(name: str, key:
     run = start_run(tmp_path, name)
     other_base(tmp_path)
     with pytest.raises(DataError, match=rf"^{key}=\S+base is not what"):
+        run(True)
+
+
+@pytest.mark.parametrize(("name", "key"), [("residual", "base"), ("auto", "base"), ("distill", "teacher")])
+def test_a_policy_that_is_gone_is_named_by_the_resumed_run(name: str, key: str, tmp_path: Path) -> None:
+    """The training of the base has deleted the checkpoint: to name another one would be refused next."""
+    run = start_run(tmp_path, name)
+    shutil.rmtree(tmp_path / "base")
+    said = rf"^{key}=\S+base, from which \S+run was started, is gone, and \S+run cannot be resumed"
+    with pytest.raises(CheckpointError, match=said):
         run(True)
 
 

@@ -118,9 +118,12 @@ def test_controller_parameters_are_read(bus: Bus) -> None:
 
 
 def test_trajectory_controller_gets_trajectories(bus: Bus) -> None:
-    """At 50 Hz, from one period on, because it starts from its desired state."""
+    """At 50 Hz, from one period on, because it starts from its desired state.
+
+    Two seconds: with Fast DDS the controller may hear nothing in the first one.
+    """
     with controller(USUAL):
-        heard, said = driven(bus, "auto")
+        heard, said = driven(bus, "auto", 2.0)
     assert heard["topic"] > 30
     assert (heard["goals"], heard["forward"]) == (0, 0)
     assert heard["times_s"] == pytest.approx([0.02, 0.04])

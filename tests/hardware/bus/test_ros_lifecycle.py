@@ -47,7 +47,7 @@ def test_ros2_lifecycle_arms_and_stops_the_filter(cell: Path) -> None:
     commands: list[float] = []
     SAFE.subscribe(bus, lambda command, at_s: commands.append(at_s))
     assert state() == "unconfigured"
-    assert "/safety_filter" in lifecycle("nodes")
+    wait_for(bus, lambda: "/safety_filter" in lifecycle("nodes"))  # lists what it found in half a second
     assert "Transitioning successful" in lifecycle("set", "/safety_filter", "configure")
     assert commands == []
     assert "Transitioning successful" in lifecycle("set", "/safety_filter", "activate")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 pytest.importorskip("ros2cli", reason="no ROS 2 is sourced here: ros2cli is missing")
@@ -81,17 +82,21 @@ def test_only_the_newest_message_waits(bus: RosBus, other: RosBus, kind: type, p
 
 
 def test_waiting_uses_little_cpu_time(bus: RosBus) -> None:
-    """A filter's timer and subscriptions without messages: rclpy's executor uses four times as much."""
+    """A filter's timer and subscriptions without messages: rclpy's executor needs three times as much.
+
+    The limit is per tick, and the rate is that of the median tick: other programs delay ticks, but do not
+    make them more expensive.
+    """
     for number in range(TOPICS):
         bus.subscribe(f"topic_{number}", JointState, Profile.STATE, lambda record, _: None)
     ticks: list[float] = []
     bus.timer(1.0 / RATE_HZ, lambda: ticks.append(bus.now()))
     wait_for(bus, lambda: len(ticks) > 100)
     ticks.clear()
-    start_s, cpu_s = bus.now(), time.process_time()
-    bus.spin(lambda: bus.now() > start_s + 2.0)
-    assert time.process_time() - cpu_s < 0.10 * 2.0
-    assert len(ticks) > 0.8 * 2.0 * RATE_HZ
+    cpu_s = time.process_time()
+    wait_for(bus, lambda: len(ticks) >= 1000)
+    assert (time.process_time() - cpu_s) / len(ticks) < 0.10 / RATE_HZ
+    assert np.median(np.diff(ticks)) < 1.25 / RATE_HZ
 
 
 def test_rclpy_logs_incompatible_quality(

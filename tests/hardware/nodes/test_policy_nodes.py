@@ -18,7 +18,7 @@ from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
 from hardware.messages import Diagnostics, Flag, Floats, JointState
 from hardware.nodes.action_head import MISSING
-from hardware.nodes.arm_policy import ArmPolicyNode
+from hardware.nodes.arm_policy import STALE, ArmPolicyNode
 from hardware.safety.reasons import Reason
 from hardware.topics import CHUNK, INTERVENTION, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
 from policies.deploy.bundle import Bundle
@@ -126,6 +126,23 @@ def test_policy_waits_for_the_goal(chunks: Bundle) -> None:
     assert not cell.chunks
     assert "waits for the topic 'goal'" in heard[-1].status[0].message
     assert np.array_equal(cell.arm.place, np.zeros(3))
+    cell.bus["task"].call("policy/stop", 1.0)
+    cell.until(1.7)
+    assert heard[-1].status[0].message == "stopped"
+
+
+def test_a_stopped_policy_shows_no_earlier_fault(chunks: Bundle) -> None:
+    """The states have ended, and then the policy is stopped."""
+    cell, heard = Cell(chunks), list[Diagnostics]()
+    POLICY_STATUS.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    cell.world.kill("robot")
+    cell.until(1.6)
+    assert heard[-1].status[0].message == STALE
+    cell.bus["task"].call("policy/stop", 1.0)
+    cell.until(2.2)
+    assert heard[-1].status[0].message == "stopped"
 
 
 def test_hanging_inference_leads_to_a_hold(chunks: Bundle) -> None:

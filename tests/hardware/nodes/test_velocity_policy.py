@@ -64,6 +64,29 @@ def test_an_instruction_without_a_known_word_begins_no_flight(bundle: Bundle, tm
     assert flight.sentence.endswith("reads them all alike: a")
 
 
+def test_the_status_names_the_missing_instruction_until_the_policy_is_stopped(bundle: Bundle) -> None:
+    """Also while the policy loads and before the filter is armed: there is time to publish one."""
+    flight = Flight(bundle, arm=False, words="")
+    flight.inference.ready = False
+    flight.until(0.6)
+    assert flight.sentence == "waits for the topic 'task': no instruction has been published"
+    flight.bus["task"].call("quad_policy/stop", 1.0)
+    flight.until(1.2)
+    assert flight.sentence == "stopped"
+
+
+def test_a_stopped_policy_shows_no_earlier_fault(bundle: Bundle) -> None:
+    flight = Flight(bundle, takeoff_m=50.0)
+    flight.inference.always = AHEAD
+    flight.until(1.1)
+    flight.policy._faults.begin("the policy gave numbers that are not finite", flight.world.now())
+    flight.until(1.6)
+    assert "not finite" in flight.sentence
+    flight.bus["task"].call("quad_policy/stop", 1.0)
+    flight.until(2.4)
+    assert flight.sentence == "stopped"
+
+
 def test_a_craft_flies_to_the_ball_and_stops(bundle: Bundle) -> None:
     """Through camera, policy, velocity loop, filter and rate loop, as the environment scores it; the filter
     changes no command.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sim.engines.protocol import Engine, Physics, Start
 from sim.engines.scene import Scene
-from sim.engines.table import make_engine
+from sim.engines.table import make_engine, takes_option
 from sim.tasks.table import TaskOptions
 
 GRAVITY_M_S2 = 9.81
@@ -32,7 +32,8 @@ def scene_of(xml: str, **option: Any) -> Scene:
 
 
 def engine_of(name: str, scene: Scene, num_envs: int = 1) -> Engine:
-    return make_engine(name, scene, num_envs, TaskOptions(threads=1, device="cpu"))
+    threads = 1 if takes_option(name, "threads") else 0
+    return make_engine(name, scene, num_envs, TaskOptions(threads=threads, device="cpu"))
 
 
 def start_of(scene: Scene, num: int = 1, **given: Any) -> Start:

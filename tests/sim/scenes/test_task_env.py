@@ -206,6 +206,9 @@ def test_name_holds_the_options_that_matter() -> None:
         ("arm/lift:render_size=-5", ConfigError, "render_size is -5"),
         ("arm/lift:compiled=banana", ConfigError, "compiled is 'banana'; expected true or false or none"),
         ("arm/lift:device=5", ConfigError, "device is 5; expected text or none"),
+        ("arm/lift:engine=mjwarp,threads=2", ConfigError, "threads=2 is for mujoco and pybullet"),
+        ("arm6/reach:render_size=0", ConfigError, "render_size is 0; expected 8 to 4096"),
+        ("metaworld/reach-v3:render_size=abc", ConfigError, "render_size is 'abc'; expected 8 to 4096"),
         ("arm/lift:device=cuda", ConfigError, "engine mujoco cannot run on device=cuda: only mjwarp chooses"),
     ],
 )

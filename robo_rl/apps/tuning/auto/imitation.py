@@ -19,8 +19,11 @@ from policies.registry import SavedPolicy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.training.base_run import train
+from robo_rl.apps.tuning.diverged import DIVERGED_IMITATION
 from robo_rl.conf.train import StartedImageConfig, TrainConfig
+from robo_rl.core.errors import DivergedError
 from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.text.commands import command
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.merge import difference, merge
 from robo_rl.eval.timing import cpu_seconds
@@ -60,8 +63,12 @@ def imitate(
     cost = folder / "cost.json"  # this file is written last
     if not cost.exists():
         start_s, threads = cpu_seconds(), torch.get_num_threads()
-        # the dataset is next to the run, and both may have been moved
-        train(config, free=frozenset({"data"}))
+        try:  # the dataset is next to the run, and both may have been moved
+            train(config, free=frozenset({"data"}))
+        except DivergedError as error:  # it advises settings of `train`, which method=auto refuses
+            look = command("data validate", path=data)
+            found = f"The imitation of method=auto in {run} has diverged. {error.found}"
+            raise DivergedError(found, DIVERGED_IMITATION.format(look=look)) from error
         # training on images sets more threads, which must not affect the next stage
         torch.set_num_threads(threads)
         write_json(cost, {"train_cpu_s": cpu_seconds() - start_s})

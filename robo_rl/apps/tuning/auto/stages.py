@@ -22,6 +22,7 @@ from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import StepBudget, make_plan, stage_method, total_steps
 from robo_rl.apps.tuning.comparison import ComparedPolicy, choose, player, race_of, selection_seeds
+from robo_rl.apps.tuning.diverged import DIVERGED_IN_AUTO
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import train_note
 from robo_rl.apps.tuning.start import (
@@ -30,7 +31,6 @@ from robo_rl.apps.tuning.start import (
     training_episode_limit,
     with_planning_interval,
 )
-from robo_rl.apps.tuning.watch import DIVERGED_IN_AUTO
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import read_json, write_json

@@ -14,12 +14,12 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import stage_method, total_steps
 from robo_rl.apps.tuning.auto.stages import train_in_stages
+from robo_rl.apps.tuning.diverged import DIVERGED_IN_AUTO
 from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base, with_planning_interval
 from robo_rl.apps.tuning.stores import check_replayed
-from robo_rl.apps.tuning.watch import DIVERGED_IN_AUTO
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape

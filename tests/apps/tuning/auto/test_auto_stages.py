@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning import comparison
-from robo_rl.apps.tuning.auto import plan, stages, verb
+from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import EpisodeStore
@@ -192,6 +194,21 @@ def test_a_diverged_stage_gives_advice_that_auto_accepts(
     assert finetune(base, tmp_path / "run") != 0
     said = capsys.readouterr().err
     assert "are NaN and were not saved. Look for NaN in the environment's rewards, or choose a method" in said
+
+
+def test_a_diverged_imitation_gives_advice_that_auto_accepts(
+    base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It refuses lr= of the imitation, too."""
+    record_all(monkeypatch)
+    monkeypatch.setattr(plan, "ROUND_STEPS", 150)
+    monkeypatch.setattr(stages._AutoRun, "goes_on", lambda _: True)
+    monkeypatch.setattr(imitation, "TrainConfig", partial(TrainConfig, lr=1e30, log_every=1))
+    assert finetune(base, tmp_path / "run") != 0
+    said = capsys.readouterr().err
+    assert f"The imitation of method=auto in {tmp_path / 'run/imitation/run'} has diverged" in said
+    assert "choose a method that trains no new base, e.g. method=residual" in said
+    assert "lr=" not in said
 
 
 def test_a_stopped_stage_does_not_hide_those_before_it(
