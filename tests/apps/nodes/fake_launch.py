@@ -5,12 +5,17 @@ Deferred actions run when `visit` is called, as the launch service does it.
 
 from __future__ import annotations
 
+import runpy
 import signal
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+
+LAUNCH = Path(__file__).resolve().parents[3] / "launch"
+GIVEN = {"bundle": "/b", "robot": "ur5e"}  # arguments of arm.launch.py that have no default
 
 
 @dataclass
@@ -233,3 +238,8 @@ def _signals(emitted: list[EmitEvent | None], *nodes: Node) -> list[tuple[Any, s
         for node in nodes
         if each.event.process_matcher(node)
     ]
+
+
+def describe(file: str) -> Any:
+    """As `ros2 launch` loads it: by path, not as a module of a package."""
+    return runpy.run_path(str(LAUNCH / f"{file}.launch.py"))["generate_launch_description"]()

@@ -5,11 +5,9 @@ test_ros_launch.py.
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,41 +18,29 @@ from hardware.bus.names import domain_id
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes import node_life, ros_launch
 from robo_rl.apps.nodes.node_sets import MODULE, load_set
-from robo_rl.apps.nodes.ros.network import CHOSEN
 from robo_rl.core.errors import BusError, ConfigError, MissingDependencyError
 from robo_rl.core.process_signals import ASK
 from tests.apps.nodes import fake_launch
-from tests.apps.nodes.fake_launch import Context, DeclareLaunchArgument, install, launch, launch_in
+from tests.apps.nodes.fake_launch import (
+    GIVEN,
+    LAUNCH,
+    Context,
+    DeclareLaunchArgument,
+    describe,
+    launch,
+    launch_in,
+)
 from tests.hardware.bundles import rates_bundle
 
-LAUNCH = Path(__file__).resolve().parents[3] / "launch"
 FILES = {"arm": "arm", "quad": "quad", "teleop": "teleop", "sim": "arm_sim"}
 CHECK = ros_launch._check
-GIVEN = {"bundle": "/b", "robot": "ur5e"}
+pytestmark = pytest.mark.usefixtures("fake_ros")
 
 
 @pytest.fixture(scope="module")
 def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A flight bundle of thrust and body rates."""
     return rates_bundle(tmp_path_factory.mktemp("rates") / "bundle")
-
-
-@pytest.fixture(autouse=True)
-def ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The fake launch without the check of the nodes, and locks of namespaces in a folder of this test."""
-    install(monkeypatch)
-    monkeypatch.setenv("ROS_DISTRO", "jazzy")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(ros_launch, "_LOCKS", locks := [])
-    monkeypatch.setattr(ros_launch, "_check", lambda commands, context: None)  # these bundles do not exist
-    yield
-    for lock in locks:
-        lock.close()
-
-
-def describe(file: str) -> Any:
-    """As `ros2 launch` loads it: by path, not as a module of a package."""
-    return runpy.run_path(str(LAUNCH / f"{file}.launch.py"))["generate_launch_description"]()
 
 
 def test_launch_files_load_in_the_python_of_ros() -> None:
@@ -366,39 +352,3 @@ def test_check_needs_no_packages_that_robots_lack(rates: Bundle) -> None:
         f"from robo_rl.apps.nodes.preflight import main; sys.exit(main([json.dumps({words}), 'launch']))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-@pytest.fixture
-def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who has chosen no network."""
-    for name in CHOSEN:
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.usefixtures("unset")
-def test_nodes_discover_this_machine_alone_by_default(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A line names the argument for a robot whose other nodes are on another machine."""
-    local = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
-    assert next(node.additional_env for node in launch(describe("arm"), **GIVEN)) == local
-    assert "(ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST)" in (told := capsys.readouterr().out)
-    assert "network:=lan" in told
-    assert {len(node.additional_env) for node in launch(describe("sim"), namespace="b", network="lan")} == {0}
-    assert not capsys.readouterr().out
-    monkeypatch.setenv("ROS_DISTRO", "humble")
-    assert launch(describe("sim"), namespace="c")[0].additional_env == {"ROS_LOCALHOST_ONLY": "1"}
-
-
-@pytest.mark.usefixtures("unset")
-@pytest.mark.parametrize("name", CHOSEN)
-def test_network_that_the_user_has_chosen_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "x")
-    assert not launch(describe("sim"))[0].additional_env
-
-
-@pytest.mark.usefixtures("unset")
-def test_nodes_without_rclpy_take_the_name_of_an_interface() -> None:
-    assert not launch(describe("sim"), bus="dds")[0].additional_env
-    with pytest.raises(ConfigError, match="ROBO_RL_INTERFACE=eth0"):
-        launch(describe("sim"), namespace="b", bus="dds", network="lan")

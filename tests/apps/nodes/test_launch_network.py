@@ -1,0 +1,44 @@
+"""Network of nodes that `ros2 launch` starts: this machine alone, unless the user says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from robo_rl.apps.nodes.ros.network import CHOSEN
+from robo_rl.core.errors import ConfigError
+from tests.apps.nodes.fake_launch import GIVEN, describe, launch
+
+pytestmark = pytest.mark.usefixtures("fake_ros", "unset")
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who has chosen no network."""
+    for name in CHOSEN:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_nodes_discover_this_machine_alone_by_default(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line names the argument for a robot whose other nodes are on another machine."""
+    local = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    assert next(node.additional_env for node in launch(describe("arm"), **GIVEN)) == local
+    assert "(ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST)" in (told := capsys.readouterr().out)
+    assert "network:=lan" in told
+    assert {len(node.additional_env) for node in launch(describe("sim"), namespace="b", network="lan")} == {0}
+    assert not capsys.readouterr().out
+    monkeypatch.setenv("ROS_DISTRO", "humble")
+    assert launch(describe("sim"), namespace="c")[0].additional_env == {"ROS_LOCALHOST_ONLY": "1"}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_network_that_the_user_has_chosen_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "x")
+    assert not launch(describe("sim"))[0].additional_env
+
+
+def test_nodes_without_rclpy_take_the_name_of_an_interface() -> None:
+    assert not launch(describe("sim"), bus="dds")[0].additional_env
+    with pytest.raises(ConfigError, match="ROBO_RL_INTERFACE=eth0"):
+        launch(describe("sim"), namespace="b", bus="dds", network="lan")
