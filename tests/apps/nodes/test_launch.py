@@ -308,7 +308,7 @@ def test_arguments_are_described(file: str) -> None:
 
 
 @pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def checked(fake_ros: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check of the nodes, by this Python."""
     monkeypatch.setattr(ros_launch, "_check", CHECK)
     monkeypatch.setattr(ros_launch, "PYTHON", sys.executable)
