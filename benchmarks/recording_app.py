@@ -132,9 +132,9 @@ def measure_disk(out: Path, episodes: int) -> None:
 def measure_loop(out: Path, rounds: int) -> None:
     """Jitter of the app's ticks while it records, with the page open and closed in turns; shown pictures."""
 
-    def take_turns(node: RecordAppNode, desk: SharedState, address: str, chromium: str) -> None:
+    def take_turns(node: RecordAppNode, shared: SharedState, address: str, chromium: str) -> None:
         time.sleep(2.0)
-        desk.ask(PlainRequest(kind="start"))
+        shared.ask(PlainRequest(kind="start"))
         for _ in range(rounds):
             time.sleep(WINDOW_S)
             jitter["closed"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)  # [% of a period]
@@ -157,13 +157,13 @@ def measure_loop(out: Path, rounds: int) -> None:
 def measure_growth(out: Path, minutes: float) -> None:
     """Growth of the app's process and of the page that shows it, and what waits between them."""
 
-    def read(node: RecordAppNode, desk: SharedState, address: str, chromium: str) -> None:
+    def read(node: RecordAppNode, shared: SharedState, address: str, chromium: str) -> None:
         port = int(address.rstrip("/").rpartition(":")[2])
         with open_page(address, chromium) as page:
             begun_s = time.monotonic()
             for number in range(1, READINGS + 1):
                 page.ask(max(0.1, begun_s + 60.0 * minutes * number / READINGS - time.monotonic()))
-                waits = {"waiting_bytes": waiting_bytes(port), "requests": desk.waiting}
+                waits = {"waiting_bytes": waiting_bytes(port), "requests": shared.waiting}
                 memory = {"server_mb": resident_mb("self"), **page.ask("memory")}
                 readings.append({"minute": (time.monotonic() - begun_s) / 60.0, **waits, **memory})
 
@@ -226,10 +226,10 @@ def beside_the_loop(out: Path, work: Work) -> bool | None:
     if (chromium := browser_path()) is None:
         return None
     world, over = InProcessWorld(clock=time.monotonic), threading.Event()
-    node, desk = running_app(world, out)
-    address, server = served(desk, out)
+    node, shared = running_app(world, out)
+    address, server = served(shared, out)
     try:
-        done = ThreadPoolExecutor(1).submit(work, node, desk, address, chromium)
+        done = ThreadPoolExecutor(1).submit(work, node, shared, address, chromium)
         done.add_done_callback(lambda _: over.set())
         first = run_before_other_programs()
         world.run(over.is_set)
@@ -250,7 +250,7 @@ def browser_path() -> str | None:
 
 def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, SharedState]:
     """The simulated cell with filter and app."""
-    robot, given, desk = load_description("sim_arm"), settings(out), SharedState()
+    robot, given, shared = load_description("sim_arm"), settings(out), SharedState()
     opened = open_dataset(given, spec_of(given, robot, simulated=True))
     cell, arm_bus, bus = PegCell(), world.bus("sim_robot"), world.bus("record_app")
     SimArmNode(arm_bus, cell, robot.state_hz, robot)
@@ -258,10 +258,10 @@ def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Shared
     SafetyFilterNode(world.bus("safety_filter"), robot, arm=True, say=lambda line: None)
     app = AppSettings(robot, opened.writer.spec, CAMERAS, out, floor_bytes=10**8)
     episodes = Episodes(opened.writer, opened.tally, 1_000_000)
-    return RecordAppNode(bus, app, episodes, desk, DirectCaller(bus), lambda line: None), desk
+    return RecordAppNode(bus, app, episodes, shared, DirectCaller(bus), lambda line: None), shared
 
 
-def served(desk: SharedState, out: Path) -> tuple[str, ServerThread]:
+def served(shared: SharedState, out: Path) -> tuple[str, ServerThread]:
     """Address of the page, and its server."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
@@ -269,7 +269,7 @@ def served(desk: SharedState, out: Path) -> tuple[str, ServerThread]:
     facts |= {"rate_hz": 20.0, "longest_s": 120.0, "out": "data", "drives": True, "resets": False}
     facts["chain"] = chain_of(load_description("sim_arm"))  # the page draws the arm in 3-D
     access = Access.of("127.0.0.1", port, None, loopback=True)
-    return f"http://127.0.0.1:{port}/", ServerThread(PageServer(desk, access, Review(out), facts), listener)
+    return f"http://127.0.0.1:{port}/", ServerThread(PageServer(shared, access, Review(out), facts), listener)
 
 
 class Page:

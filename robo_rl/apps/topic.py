@@ -108,10 +108,10 @@ def _words(end: Endpoint) -> str:
 
 def _line(meter: TopicRateMeter, new: int, silent_s: float) -> str:
     """Line on the messages since the last line; if there was none, on those before."""
-    pace = meter.rate()
+    rate = meter.rate()
     if new == 0:
-        return f"silent for {silent_s:.1f} s" + (f"; before: {pace}" if pace else "")
-    return str(pace) if pace else "one message so far"
+        return f"silent for {silent_s:.1f} s" + (f"; before: {rate}" if rate else "")
+    return str(rate) if rate else "one message so far"
 
 
 def _receive(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:

@@ -46,7 +46,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         config.resets,
         opened.writer.options.min_free_bytes,
     )
-    desk = SharedState()
+    shared = SharedState()
     made: list[RecordAppNode] = []
 
     def info() -> dict[str, Any]:
@@ -56,7 +56,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
 
     episodes = Episodes(opened.writer, opened.tally, spec.max_episode_steps, config.operator, info)
     caller = ThreadCaller(lambda: make_bus(f"{bus.name}_calls", config.namespace, config.bus))
-    node = RecordAppNode(bus, settings, episodes, desk, caller)
+    node = RecordAppNode(bus, settings, episodes, shared, caller)
     made.append(node)
     node.autonomy = _autonomy(config, bus, node, caller)
     if config.policy:
@@ -67,12 +67,12 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         node.notices.tell(episodes.instruct(config.task))
     opened.report_salvaged(node.notices.tell)  # last: a phone shows the newest message alone
     if config.ui != "terminal":
-        node.on_close.append(_serve(config, settings, desk))
+        node.on_close.append(_serve(config, settings, shared))
     if config.ui != "page":
         from robo_rl.apps.recording.terminal import HELP, Terminal
 
         print(HELP, flush=True)
-        terminal = Terminal(desk, len(robot.names), robot.gripper is not None, bus.now)
+        terminal = Terminal(shared, len(robot.names), robot.gripper is not None, bus.now)
         node.on_tick.append(terminal.tick)
         node.on_close.append(terminal.close)
     run_before_other_programs()  # an open browser would delay it
@@ -122,7 +122,7 @@ def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller
     return Autonomy(runner, training, caller)
 
 
-def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
+def _serve(config: RecordAppNodeConfig, settings: Any, shared: Any) -> Any:
     """Start the page's server; returns what ends it."""
     from policies.remote.address import is_loopback, listen
     from policies.remote.token import make_token, read_token
@@ -145,7 +145,7 @@ def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
     port = listener.getsockname()[1]
     secure = config.certificate is not None
     access = Access.of(config.host, port, token, loopback, secure)
-    server = PageServer(desk, access, Review(settings.out), facts_of(settings, config))
+    server = PageServer(shared, access, Review(settings.out), facts_of(settings, config))
     thread = ServerThread(server, listener, config.certificate, config.key)
     name = "localhost" if loopback else config.host
     if name in ("0.0.0.0", "::"):  # every address of this machine: no name that a browser could open

@@ -1,4 +1,4 @@
-"""The recording app's node: it drives and records over the bus, and publishes views to its desk."""
+"""The recording app's node: it drives and records over the bus, and puts views into `SharedState`."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class RecordAppNode:
         bus: Bus,
         settings: AppSettings,
         episodes: Episodes,
-        desk: SharedState,
+        shared: SharedState,
         caller: Caller,
         log: Callable[[str], None] = print,
     ) -> None:
         self.autonomy: Autonomy | None = None  # set by the builder, once it can tell this node's notices
-        self._bus, self._settings, self._desk, self._caller = bus, settings, desk, caller
+        self._bus, self._settings, self._shared, self._caller = bus, settings, shared, caller
         self.episodes, self.notices = episodes, Notices(log)
         self.streams = RobotStreams(bus, settings.robot, settings.cameras, settings.transport)
         self.drive = PageDrive(bus, settings.robot) if settings.drives else None
@@ -316,7 +316,7 @@ class RecordAppNode:
         except DataError as error:
             self.notices.tell(str(error), "error")
             return
-        self._desk.shapes = [shape.model_dump(exclude_none=True) for shape in shapes]
+        self._shared.shapes = [shape.model_dump(exclude_none=True) for shape in shapes]
         self._scenes += 1
 
     def _on_recorder_request(self, message: Text, received_s: float) -> None:
@@ -350,7 +350,7 @@ class RecordAppNode:
         self.pulse.tick(self._bus.now())
         for tick in self.on_tick:
             tick()
-        for request, received_s in self._desk.requests():
+        for request, received_s in self._shared.requests():
             self.handle(request, received_s)
         self._caller.deliver()
         self._scene.tick()
@@ -387,8 +387,8 @@ class RecordAppNode:
             "notices": snapshot.notices_view(self.notices),
             **({} if self.autonomy is None else self.autonomy.view()),
         }
-        self._desk.view = view
-        self._desk.pictures = {
+        self._shared.view = view
+        self._shared.pictures = {
             name: picture
             for name in self.streams.cameras
             if (picture := self.streams.picture(name)) is not None

@@ -51,9 +51,9 @@ class Terminal:
     """Reads the terminal `file`. Raises ConfigError where it is none. gripper: whether the arm has one."""
 
     def __init__(
-        self, desk: SharedState, joints: int, gripper: bool, clock: Callable[[], float], file: int = 0
+        self, shared: SharedState, joints: int, gripper: bool, clock: Callable[[], float], file: int = 0
     ) -> None:
-        self._desk, self._joints, self._gripper = desk, joints, gripper
+        self._shared, self._joints, self._gripper = shared, joints, gripper
         self._clock, self._file = clock, file
         self._drive: tuple[str, int, float] | None = None  # mode, axis, value of the key that is held
         self._key_s = self._told_s = -1e9
@@ -71,12 +71,12 @@ class Terminal:
         if self._drive is not None:
             if now_s - self._key_s > HOLD_S:
                 self._drive = None
-                self._desk.ask(PlainRequest(kind="release"))
+                self._shared.ask(PlainRequest(kind="release"))
             else:
-                self._desk.ask(self._request(*self._drive))
-        if now_s - self._told_s > STATUS_S and self._desk.view:
+                self._shared.ask(self._request(*self._drive))
+        if now_s - self._told_s > STATUS_S and self._shared.view:
             self._told_s = now_s
-            self._write(f"\r\x1b[K{status_line(self._desk.view)[: shutil.get_terminal_size().columns - 1]}")
+            self._write(f"\r\x1b[K{status_line(self._shared.view)[: shutil.get_terminal_size().columns - 1]}")
 
     def close(self) -> None:
         """Restore the terminal's settings."""
@@ -88,7 +88,7 @@ class Terminal:
         if (drive := self._driving(key)) is not None:
             self._drive, self._key_s = drive, now_s
         elif (request := self._action(key)) is not None:
-            self._desk.ask(request)
+            self._shared.ask(request)
         elif key.isalnum():
             self._write(f"\r\x1b[KThe key '{key}' does nothing here.\r\n")
 
@@ -101,7 +101,7 @@ class Terminal:
         return None
 
     def _action(self, key: str) -> Request | None:
-        view = self._desk.view
+        view = self._shared.view
         state, drive = view.get("episode", {}).get("state"), view.get("drive") or {}
         if key in ("\n", "f"):
             return SaveRequest(kind="save", success=key == "\n")

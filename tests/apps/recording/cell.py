@@ -87,7 +87,7 @@ class RecordingCell:
     filter: SafetyFilterNode
     cameras: FakeCameras
     node: RecordAppNode
-    desk: SharedState
+    shared: SharedState
     out: Path
     said: list[str]
 
@@ -142,12 +142,12 @@ def make_cell(
     filter_ = SafetyFilterNode(world.bus("safety_filter"), robot, arm=True, say=said.append)
     names = tuple(robot.cameras)
     cameras = FakeCameras(world, names)
-    spec, desk = opened.writer.spec, SharedState()
+    spec, shared = opened.writer.spec, SharedState()
     episodes = Episodes(opened.writer, opened.tally, longest_frames(given, spec)[0], given.operator)
     episodes.instruct(given.task)
     bus = world.bus("record_app")
     app = AppSettings(robot, spec, names, out, drives=drives, resets=True, floor_bytes=0)
-    node = RecordAppNode(bus, app, episodes, desk, DirectCaller(bus), said.append)
-    cell = RecordingCell(world, robot, body, filter_, cameras, node, desk, out, said)
+    node = RecordAppNode(bus, app, episodes, shared, DirectCaller(bus), said.append)
+    cell = RecordingCell(world, robot, body, filter_, cameras, node, shared, out, said)
     cell.run(0.5)
     return cell

@@ -97,7 +97,7 @@ def live_cell(out: Path, **settings: Any) -> Iterator[LiveCell]:
     port = listener.getsockname()[1]
     facts = page_facts(cell)
     access = Access.of("127.0.0.1", port, None, loopback=True)
-    server = ServerThread(PageServer(cell.desk, access, Review(out), facts), listener)
+    server = ServerThread(PageServer(cell.shared, access, Review(out), facts), listener)
     over = threading.Event()
     thread = threading.Thread(target=cell.world.run, args=(over.is_set,))
     thread.start()

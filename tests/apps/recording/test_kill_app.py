@@ -71,7 +71,7 @@ def test_the_next_start_warns_of_what_was_salvaged(tmp_path: Path) -> None:
     (notice,) = notices.newest()
     assert (notice.number, notice.level) == (1, "warning")
     assert notice.text.startswith("Episode 0 was interrupted: its ")
-    assert make_cell(tmp_path / "other").desk.view["app_id"] != cell.desk.view["app_id"] != ""
+    assert make_cell(tmp_path / "other").shared.view["app_id"] != cell.shared.view["app_id"] != ""
 
 
 @pytest.mark.slow

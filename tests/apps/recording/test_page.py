@@ -129,14 +129,14 @@ def test_a_refused_instruction_stays_to_be_corrected(browser: Any, live: LiveCel
     page.context.close()
 
 
-def serve_again(live: LiveCell, desk: SharedState, token: str | None = None) -> Any:
+def serve_again(live: LiveCell, shared: SharedState, token: str | None = None) -> Any:
     """Server of an app that was started again, at the address and with the facts of the former one."""
     from robo_rl.apps.recording.web import server, serving  # need the extra app
 
     live.close_server()
     port = int(live.address.split(":")[2].strip("/"))
     access = Access.of("127.0.0.1", port, token, loopback=True)
-    pages = server.PageServer(desk, access, Review(live.cell.out), page_facts(live.cell))
+    pages = server.PageServer(shared, access, Review(live.cell.out), page_facts(live.cell))
     return serving.ServerThread(pages, listen("127.0.0.1", port))
 
 
@@ -151,10 +151,10 @@ def test_a_page_left_open_shows_the_messages_of_the_next_start(
     page.wait_for_selector("body[data-ready][data-role=driver]")
     live.cell.node.notices.tell("told before the kill")
     page.wait_for_selector(f"{places[-1]}:has-text('told before the kill')")
-    view, desk = live.cell.desk.view, SharedState()
+    view, shared = live.cell.shared.view, SharedState()
     news = {"level": "warning", "text": "Episode 0 was interrupted: its 9 frames were salvaged."}
-    desk.view = {**view, "app_id": "of another start", "notices": [view["notices"][-1] | news]}
-    restarted = serve_again(live, desk)
+    shared.view = {**view, "app_id": "of another start", "notices": [view["notices"][-1] | news]}
+    restarted = serve_again(live, shared)
     try:
         for place in places:
             page.wait_for_selector(f"{place}:has-text('9 frames were salvaged')")
@@ -173,7 +173,7 @@ def test_a_page_left_open_asks_for_the_new_token(browser: Any, live: LiveCell, n
     page.wait_for_selector("body[data-ready][data-role=driver]")
     live.close_server()
     page.wait_for_selector("#banner[data-level=error]")
-    restarted = serve_again(live, live.cell.desk, "a new token of the night")
+    restarted = serve_again(live, live.cell.shared, "a new token of the night")
     try:
         page.fill("input[name=token]", "a new token of the night")
         page.click("form button")

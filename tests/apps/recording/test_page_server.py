@@ -34,7 +34,7 @@ FACTS = {"cameras": ["front", "wrist"], "robot": "small"}
 
 
 @pytest.fixture
-def desk() -> SharedState:
+def shared() -> SharedState:
     made = SharedState()
     made.view = {"episode": {"version": 0}}
     made.pictures = {"front": Image(1.0, np.zeros((8, 8, 3), np.uint8))}
@@ -42,12 +42,12 @@ def desk() -> SharedState:
 
 
 @pytest.fixture
-def client(desk: SharedState, tmp_path: Path) -> Callable[..., Any]:
+def client(shared: SharedState, tmp_path: Path) -> Callable[..., Any]:
     def make(token: str | None = None) -> Any:
         from robo_rl.apps.recording.web.server import PageServer
 
         access = Access.of("127.0.0.1", 8642, token, loopback=True)
-        server = PageServer(desk, access, Review(tmp_path), FACTS)
+        server = PageServer(shared, access, Review(tmp_path), FACTS)
         return testclient.TestClient(server.app, "http://localhost:8642", follow_redirects=False)
 
     return make
@@ -138,14 +138,14 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., An
     assert page.get("/api/facts").json() == FACTS
 
 
-def test_apps_of_one_host_have_their_own_cookies(desk: SharedState, tmp_path: Path) -> None:
+def test_apps_of_one_host_have_their_own_cookies(shared: SharedState, tmp_path: Path) -> None:
     """Browsers send a cookie to every port of a host: the second login would end the first one."""
     from robo_rl.apps.recording.web.server import PageServer
 
     cookies = list[str]()
     for port in (8642, 8643):
         access = Access.of("127.0.0.1", port, TOKEN, loopback=True)
-        server = PageServer(desk, access, Review(tmp_path), FACTS)
+        server = PageServer(shared, access, Review(tmp_path), FACTS)
         page = testclient.TestClient(server.app, f"http://localhost:{port}", follow_redirects=False)
         cookies.append(page.post("/", content=f"token={TOKEN}").headers["set-cookie"].split("=")[0])
         assert page.get("/api/facts").status_code == 200
@@ -195,7 +195,7 @@ def test_unusable_certificates_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_the_page_is_served_by_https(desk: SharedState, tmp_path: Path) -> None:
+def test_the_page_is_served_by_https(shared: SharedState, tmp_path: Path) -> None:
     """With a certificate, and a cookie that is sent by HTTPS alone."""
     from policies.remote.address import listen
     from robo_rl.apps.recording.web.server import PageServer
@@ -209,7 +209,7 @@ def test_the_page_is_served_by_https(desk: SharedState, tmp_path: Path) -> None:
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     access = Access.of("127.0.0.1", port, TOKEN, loopback=True, secure=True)
-    server = ServerThread(PageServer(desk, access, Review(tmp_path), FACTS), listener, str(cert), str(key))
+    server = ServerThread(PageServer(shared, access, Review(tmp_path), FACTS), listener, str(cert), str(key))
     try:
         link = HTTPSConnection("localhost", port, context=ssl.create_default_context(cafile=cert), timeout=10)
         link.request("POST", "/phone", f"token={TOKEN}")
@@ -221,7 +221,7 @@ def test_the_page_is_served_by_https(desk: SharedState, tmp_path: Path) -> None:
 
 
 def test_a_socket_gets_views_and_pictures_and_sends_requests(
-    client: Callable[..., Any], desk: SharedState
+    client: Callable[..., Any], shared: SharedState
 ) -> None:
     """A lost page releases the arm."""
     with client().websocket_connect("/socket?page=page-0001", headers=HOST) as socket:
@@ -233,10 +233,12 @@ def test_a_socket_gets_views_and_pictures_and_sends_requests(
         while "refused" not in (answer := next_text(socket)):
             pass
         assert "values" in answer["refused"]
-    assert [getattr(request, "kind", "") for request, _ in desk.requests()] == ["start", "release"]
+    assert [getattr(request, "kind", "") for request, _ in shared.requests()] == ["start", "release"]
 
 
-def test_the_second_page_watches_but_may_stop_the_arm(client: Callable[..., Any], desk: SharedState) -> None:
+def test_the_second_page_watches_but_may_stop_the_arm(
+    client: Callable[..., Any], shared: SharedState
+) -> None:
     """Two operators: one drives, the other asks; an emergency stop is anybody's."""
     page = client()
     with (
@@ -250,7 +252,7 @@ def test_the_second_page_watches_but_may_stop_the_arm(client: Callable[..., Any]
         wait_for(first, "asked", True)
         first.send_text('{"kind": "hand_over"}')
         wait_for(second, "role", "driver")
-    found = [request for request, _ in desk.requests()]
+    found = [request for request, _ in shared.requests()]
     assert found[:2] == [EstopRequest(kind="estop", on=True), PlainRequest(kind="release")]
 
 
@@ -261,7 +263,9 @@ def until_closed(socket: Any) -> tuple[int, str]:
     return message["code"], message["reason"]
 
 
-def test_a_second_socket_of_a_page_replaces_the_first(client: Callable[..., Any], desk: SharedState) -> None:
+def test_a_second_socket_of_a_page_replaces_the_first(
+    client: Callable[..., Any], shared: SharedState
+) -> None:
     """A duplicated tab has the name of the first one; both had the controls, and drove against each other."""
     page = client()
     with page.websocket_connect("/socket?page=page-0001", headers=HOST) as first:
@@ -274,7 +278,7 @@ def test_a_second_socket_of_a_page_replaces_the_first(client: Callable[..., Any]
             second.send_text("x")
             while "refused" not in next_text(second):
                 pass
-            assert [getattr(each, "kind", "") for each, _ in desk.requests()] == ["release", "arm"]
+            assert [getattr(each, "kind", "") for each, _ in shared.requests()] == ["release", "arm"]
 
 
 def test_bytes_end_a_socket(client: Callable[..., Any]) -> None:

@@ -21,7 +21,7 @@ def start_episode(page: Any, live: LiveCell) -> None:
 
 
 def pressed(live: LiveCell) -> bool:
-    return bool(live.cell.desk.view["estop"])
+    return bool(live.cell.shared.view["estop"])
 
 
 def test_a_double_click_and_a_key_after_it_do_not_release_the_stop(browser: Any, live: LiveCell) -> None:

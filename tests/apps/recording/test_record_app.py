@@ -249,7 +249,7 @@ def test_interrupted_episodes_are_not_counted_for_training(cell: RecordingCell, 
     again = make_cell(tmp_path / "data")
     again.edit(kind="relabel", episodes=[0], success=True)
     again.run(0.1)
-    shown = again.desk.view["episode"]
+    shown = again.shared.view["episode"]
     assert (shown["count"], shown["successes"], shown["interrupted"]) == (1, 0, 1)
     assert again.node.episodes.tally.trainable("unfailed") == 0
     again.edit(kind="relabel", episodes=[0], success=False)

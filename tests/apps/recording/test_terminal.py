@@ -21,7 +21,7 @@ from tests.apps.recording.cell import RecordingCell, make_cell
 def typist(tmp_path: Path) -> Iterator[tuple[RecordingCell, int]]:
     """A cell that is operated from a pseudo-terminal, and the side on which keys are typed."""
     cell, (keys, terminal) = make_cell(tmp_path / "data"), pty.openpty()
-    made = Terminal(cell.desk, len(cell.robot.names), False, cell.world.now, terminal)
+    made = Terminal(cell.shared, len(cell.robot.names), False, cell.world.now, terminal)
     cell.node.on_tick.append(made.tick)
     yield cell, keys
     made.close()
@@ -53,9 +53,9 @@ def test_the_gripper_opens_and_closes_by_keys() -> None:
     """O and L drive it beside a hand that rests; without a gripper, they are told to do nothing."""
     keys, terminal = pty.openpty()
     asked = list[Any]()
-    desk = SimpleNamespace(ask=asked.append, view={})
+    shared = SimpleNamespace(ask=asked.append, view={})
     for gripper in (True, False):
-        made = Terminal(cast(Any, desk), 3, gripper, lambda: 0.0, terminal)
+        made = Terminal(cast(Any, shared), 3, gripper, lambda: 0.0, terminal)
         os.write(keys, b"l")
         made.tick()
         made.close()
@@ -73,7 +73,7 @@ def test_the_emergency_stop_key_only_presses(typist: tuple[RecordingCell, int]) 
     for typed, pressed in ((b"!", True), (b"!", True), (b"u", True), (b"U", False)):
         os.write(keys, typed)
         cell.run(0.2)
-        assert cell.desk.view["estop"] == pressed
+        assert cell.shared.view["estop"] == pressed
     assert not cell.armed
 
 
@@ -89,7 +89,7 @@ def test_an_unknown_sequence_does_nothing(typist: tuple[RecordingCell, int]) -> 
 def test_the_status_is_one_line(typist: tuple[RecordingCell, int]) -> None:
     """It names the phase of the filter, the episode, and the age of each camera."""
     cell, _ = typist
-    line = status_line(cell.desk.view)
+    line = status_line(cell.shared.view)
     assert "\n" not in line
     for words in ("[armed]", "idle", "0 saved", "front", "wrist", "Hz"):
         assert words in line
@@ -99,6 +99,6 @@ def test_a_pipe_is_no_terminal(tmp_path: Path) -> None:
     """Said at the start, not when the first key is missed."""
     cell, (read, write) = make_cell(tmp_path / "data"), os.pipe()
     with pytest.raises(ConfigError, match="no terminal"):
-        Terminal(cell.desk, 3, False, cell.world.now, read)
+        Terminal(cell.shared, 3, False, cell.world.now, read)
     os.close(read)
     os.close(write)

@@ -132,11 +132,11 @@ def test_poses_that_no_page_sends_are_refused() -> None:
 
 def test_a_queue_that_nobody_reads_stays_short() -> None:
     """The bus's thread hangs: input is dropped, an emergency stop and a release are not."""
-    desk, drive = (
+    shared, drive = (
         SharedState(),
         parse_request('{"kind": "drive", "mode": "tool", "values": [1, 0, 0, 0, 0, 0]}'),
     )
-    taken = [desk.ask(drive, urgent=False) for _ in range(MOST_WAITING + 10)]
+    taken = [shared.ask(drive, urgent=False) for _ in range(MOST_WAITING + 10)]
     assert (sum(taken), taken[-1]) == (MOST_WAITING, False)
-    assert desk.ask(PlainRequest(kind="release"))
-    assert len(desk.requests()) == MOST_WAITING + 1
+    assert shared.ask(PlainRequest(kind="release"))
+    assert len(shared.requests()) == MOST_WAITING + 1

@@ -37,12 +37,12 @@ def test_an_episode_pauses_and_goes_on(cell: RecordingCell) -> None:
     cell.out.rename(away(cell))
     cell.run(0.3)
     assert cell.node.episodes.state == "paused"
-    assert cell.desk.view["disk_gb"] is None
-    assert "dataset UNREACHABLE" in status_line(cell.desk.view)
+    assert cell.shared.view["disk_gb"] is None
+    assert "dataset UNREACHABLE" in status_line(cell.shared.view)
     assert any(
         "The episode is paused: The dataset" in said and "cannot be reached" in said for said in cell.said
     )
-    assert {n["level"] for n in cell.desk.view["notices"] if "cannot be reached" in n["text"]} == {"error"}
+    assert {n["level"] for n in cell.shared.view["notices"] if "cannot be reached" in n["text"]} == {"error"}
     assert cell.armed
     away(cell).rename(cell.out)
     cell.ask(kind="resume")
@@ -51,7 +51,7 @@ def test_an_episode_pauses_and_goes_on(cell: RecordingCell) -> None:
     (episode,) = cell.store()
     assert episode.frames > 15
     assert np.abs(np.diff(episode.obs("state")[:, 0])).max() < 0.1
-    assert cell.desk.view["disk_gb"] is not None
+    assert cell.shared.view["disk_gb"] is not None
 
 
 def test_what_cannot_be_saved_is_kept_for_the_next_try(cell: RecordingCell) -> None:

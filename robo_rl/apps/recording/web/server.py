@@ -52,8 +52,8 @@ Next = Callable[[Request], Awaitable[Response]]
 class PageServer:
     """One server for all pages. facts: what does not change while the app runs."""
 
-    def __init__(self, desk: SharedState, access: Access, review: Review, facts: Mapping[str, Any]) -> None:
-        self._desk, self._access, self._review, self._facts = desk, access, review, facts
+    def __init__(self, shared: SharedState, access: Access, review: Review, facts: Mapping[str, Any]) -> None:
+        self._shared, self._access, self._review, self._facts = shared, access, review, facts
         self.operators = Operators()
         self._sockets: dict[str, WebSocket] = {}  # newest one of each page
         self._jpegs: dict[str, tuple[Image, bytes]] = {}  # newest picture of each camera, encoded once
@@ -83,7 +83,7 @@ class PageServer:
             app.get(path)(_page(name))
             app.post(path)(self._login)
         app.get("/api/facts")(lambda: dict(self._facts))
-        app.get("/api/scene")(lambda: {"shapes": self._desk.shapes})
+        app.get("/api/scene")(lambda: {"shapes": self._shared.shapes})
         app.get("/api/episodes")(self._episodes)
         app.get("/api/episodes/{number}/curves")(self._curves)
         app.get("/api/episodes/{number}/{camera}/{frame}.jpg")(self._picture)
@@ -103,7 +103,7 @@ class PageServer:
         return response
 
     def _episodes(self) -> dict[str, Any]:
-        count = self._desk.view.get("episode", {}).get("version", 0)
+        count = self._shared.view.get("episode", {}).get("version", 0)
         return {"episodes": self._review.episodes(count), "undo": self._review.can_undo}
 
     def _curves(self, number: int) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class PageServer:
         replaced = self._sockets.get(page)
         self._sockets[page] = socket
         if replaced is not None:  # a tab that was duplicated has the name of the first one
-            self._desk.ask(PlainRequest(kind="release"))
+            self._shared.ask(PlainRequest(kind="release"))
             with suppress(RuntimeError):
                 await replaced.close(REPLACED, "open in another tab")
         sender = asyncio.create_task(self._send(socket, page))
@@ -138,13 +138,13 @@ class PageServer:
             if self._sockets.get(page) is socket:
                 del self._sockets[page]
             if self.operators.leave(page):
-                self._desk.ask(PlainRequest(kind="release"))
+                self._shared.ask(PlainRequest(kind="release"))
                 asyncio.get_running_loop().call_later(GRACE_S + 0.1, self._stop_if_abandoned)
 
     def _stop_if_abandoned(self) -> None:
         """Stop a policy whose operator did not come back."""
         if self.operators.vacant:
-            self._desk.ask(PlainRequest(kind="abandon"))
+            self._shared.ask(PlainRequest(kind="abandon"))
 
     async def _receive(self, socket: WebSocket, page: str) -> None:
         second, count = 0, 0
@@ -176,7 +176,7 @@ class PageServer:
         danger = isinstance(request, EstopRequest) and request.on
         if not self.operators.drives(page) and not danger:  # whoever sees a danger may stop the arm
             return "You are watching. Ask for the controls first."
-        if not self._desk.ask(request, danger or request.kind in ("release", "stop")):
+        if not self._shared.ask(request, danger or request.kind in ("release", "stop")):
             return "The app is too busy; the request was dropped."
         return ""
 
@@ -189,7 +189,7 @@ class PageServer:
         else:
             self.operators.keep(page)
         if self.operators.driver != before:
-            self._desk.ask(PlainRequest(kind="release"))
+            self._shared.ask(PlainRequest(kind="release"))
 
     async def _send(self, socket: WebSocket, page: str) -> None:
         """Send what is newest, as fast as this page takes it: a slow one misses views, and delays nobody."""
@@ -197,11 +197,11 @@ class PageServer:
         cameras = list(self._facts["cameras"])
         while True:
             began_s = time.monotonic()
-            view = self._desk.view
+            view = self._shared.view
             if view:
                 await socket.send_text(json.dumps({**view, "operators": self.operators.view(page)}))
             for number, camera in enumerate(cameras):
-                picture = self._desk.pictures.get(camera)
+                picture = self._shared.pictures.get(camera)
                 if picture is not None and shown.get(camera) is not picture:
                     shown[camera] = picture
                     await socket.send_bytes(struct.pack("<B", number) + self._jpeg(camera, picture))
