@@ -38,7 +38,7 @@ DEMO = {  # names of the demo's rows, in the order of the table
 DEMO_TOPIC, OTHER = "The demo", "Other"
 TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     DEMO_TOPIC: ("demo",),
-    "Base policies": ("few_demos",),
+    "Base policies": ("few_demos", "video_values"),
     "Fine-tuning": ("finetune", "suite", "pusht", "pixels"),
     "Learning inside the denoising": ("denoising",),
     "Vision-language-action policies": ("vla",),

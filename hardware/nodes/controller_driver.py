@@ -25,14 +25,14 @@ AGAIN_S = 5.0  # interval between two attempts to connect to a controller that c
 WAITS = "waits for joint_states: start the joint_state_broadcaster"
 
 
-def print_fault(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     print(f"controller_driver: {sentence}", file=sys.stderr, flush=True)
 
 
 class ControllerDriverNode:
     """`command/safe` in; trajectories, forward commands or goals of the arm's controller out."""
 
-    def __init__(self, bus: Bus, driver: Ros2ControlDriver, say: Callable[[str], None] = print_fault) -> None:
+    def __init__(self, bus: Bus, driver: Ros2ControlDriver, say: Callable[[str], None] = print_line) -> None:
         self._bus, self._driver, self._say = bus, driver, say
         self._ready, self._ended, self._fault, self._tried_s = False, False, WAITS, -AGAIN_S
         self._found = ""  # fault that `_check` has found last

@@ -38,7 +38,7 @@ STOPPED = "stopped by its service or lifecycle; it accepts commands again after 
 S = TypeVar("S", ArmState, QuadState)
 
 
-def print_fault(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     print(f"robot_driver: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -187,7 +187,7 @@ class ArmDriverNode(_DriverNode[ArmState]):
         driver: ArmDriver,
         state_hz: float,
         robot: RobotDescription,
-        say: Callable[[str], None] = print_fault,
+        say: Callable[[str], None] = print_line,
     ) -> None:
         super().__init__(bus, driver, state_hz, say, SAFE)
         self._names, self._frame = driver.names, robot.frame_id  # names are known once it is connected
@@ -225,7 +225,7 @@ class QuadDriverNode(_DriverNode[QuadState]):
 
     def __init__(
         self, bus: Bus, driver: QuadDriver, state_hz: float, level: str, ground_m: float = 0.0,
-        say: Callable[[str], None] = print_fault,
+        say: Callable[[str], None] = print_line,
     ) -> None:  # fmt: skip
         if level == "motors":
             refuse_motors(MotorCommand(np.zeros(4)), "A quadcopter behind a link")

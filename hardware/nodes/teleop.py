@@ -36,7 +36,7 @@ RATE_HZ = 50.0
 FRESH_S = 0.1  # oldest joint_states with which the arm may be moved
 
 
-def print_fault(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     print(f"teleop: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -51,7 +51,7 @@ class TeleopNode:
         bus: Bus,
         device: Teleoperator,
         robot: RobotDescription,
-        say: Callable[[str], None] = print_fault,
+        say: Callable[[str], None] = print_line,
         limits: ToolLimits = USUAL_LIMITS,
         joints: Sequence[str] = (),
     ) -> None:

@@ -103,13 +103,13 @@ def main(number: int, job: dict[str, Any]) -> None:
         signal.signal(each, lambda number, frame: stopped.append(number))
     served = ServedPolicy(PolicyContract.from_json(job["contract"]), LerobotPolicy(job))
     listener = socket.socket(fileno=number)
-    server = PolicyServer(served, listener, read_token(None), most_clients=job["clients"], say=print_fault)
+    server = PolicyServer(served, listener, read_token(None), most_clients=job["clients"], say=print_line)
     print("ready", flush=True)
     server.serve(lambda: bool(stopped))
     print(f"serve: stopped after {server.answered} decisions for {server.clients} clients.", flush=True)
 
 
-def print_fault(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 

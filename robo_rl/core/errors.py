@@ -59,8 +59,9 @@ class CheckpointError(RoboRLError):
 
 
 class DivergedError(RoboRLError):
-    """A training whose loss or weights are no longer finite. found: what was found. advice: what to do.
-    kept: sentence on the policy that can be used.
+    """A training whose loss or weights are no longer finite.
+
+    The message consists of what was found, what to do (advice), and the policy that can be used (kept).
     """
 
     def __init__(self, found: str, advice: str = "", kept: str = "") -> None:

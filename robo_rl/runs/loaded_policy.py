@@ -158,8 +158,9 @@ def find_policy(path: str | Path) -> Path:
         newest = newest_policy(RunDir(of_run))
         so_far = f"{newest} for its newest checkpoint" if newest else "another run"
         raise CheckpointError(
-            f"{of_run} is a run without a policy, because it was stopped before its end or is still running. "
-            f"Continue a stopped one by the command that started it and resume=true, or give {so_far}."
+            f"{of_run} is a run without a policy, because it was stopped before its end, has failed or is "
+            "still running. Continue a stopped one by the command that started it and resume=true, or give "
+            f"{so_far}."
         )
     raise CheckpointError(
         f"{not_a(Path(path), 'a policy')} Give a finished run, a policy folder such as "

@@ -39,7 +39,6 @@ from robo_rl.core.errors import ChangedSettingsError, CheckpointError, ConfigErr
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
-from robo_rl.core.files.state_io import has_state
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.core.settings import FREE_KEYS
 from robo_rl.core.text.setting_changes import SettingChange, change_words, setting_changes
@@ -73,6 +72,7 @@ class RunDir:
             path / "episodes",
         )
         self.encoder = path / "encoder"
+        self.best = path / "best"  # folder of the best policy of a training that diverged
         self.embodiments = path / POLICIES  # of a joint training, those that are not in `policy`
         self._lock: FolderLock | None = None
         self._aside: Path | None = None  # the run that this one replaces
@@ -234,15 +234,13 @@ class RunDir:
         return steps[-1] if (steps := self.steps()) else None
 
     def newest_intact(self) -> tuple[int, Path] | None:
-        """The newest checkpoint with intact files and a state; None before the first.
+        """The newest checkpoint with intact files; None before the first.
 
         Damaged ones are renamed to <name>.damaged with a message. Raises CheckpointError if all are damaged.
         """
         faults: list[str] = []
         for step, folder in reversed(self.steps()):
             if not (fault := damage(folder)):
-                if RunDir(folder).policy.is_dir() and not has_state(folder):
-                    continue  # the best policy of a training that has diverged
                 for sentence in faults:
                     print(f"{sentence} The run continues from step {step}.")
                 return step, folder

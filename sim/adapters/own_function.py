@@ -70,10 +70,17 @@ def checked(function: Any, what: str) -> Function:
         raise ConfigError(f"{what} is a class without __call__, {_FORM} ({PAGE}).")
     if inspect.isclass(function):
         _check_arguments(function, what, 0)
-        _check_arguments(function.__call__, what, 2)  # of an object: itself and the observation
+        # of an object: itself, where it is a method, and the observation
+        _check_arguments(function.__call__, what, 1 if _takes_no_object(function) else 2)
     else:
-        _check_arguments(function, what, 1)
+        static = _takes_no_object(type(function))  # then `signature` of the object leaves out the observation
+        _check_arguments(function.__call__ if static else function, what, 1)
     return function  # type: ignore[no-any-return]  # callable
+
+
+def _takes_no_object(made: type) -> bool:
+    """True for a class whose __call__ is a static or class method."""
+    return isinstance(inspect.getattr_static(made, "__call__"), (staticmethod, classmethod))
 
 
 def _check_arguments(function: Function, what: str, count: int) -> None:

@@ -18,7 +18,7 @@ from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
-from sim.adapters.own_function import OwnFunction
+from sim.adapters.own_function import OwnFunction, checked
 from sim.registry import make_env
 from tests.policies.small import flow_policy
 
@@ -304,3 +304,22 @@ def test_mistakes_with_a_measured_function_are_one_sentence() -> None:
         rr.evaluate(to_zero)
     with pytest.raises(RoboRLError, match=r"noise=0\.0 is for saved policies, not for a function"):
         rr.evaluate(to_zero, env=ENV, noise=0.0)
+
+
+class Static:
+    @staticmethod
+    def __call__(obs: Any) -> Any:
+        return np.zeros(2)
+
+
+class OfClass:
+    @classmethod
+    def __call__(cls, obs: Any) -> Any:
+        return np.zeros(2)
+
+
+@pytest.mark.parametrize("made", [Static, OfClass])
+def test_a_call_without_an_object_takes_the_observation_alone(made: Any) -> None:
+    """The class, whose objects are called, and an object."""
+    assert checked(made, "expert=") is made
+    assert isinstance(checked(made(), "expert="), made)

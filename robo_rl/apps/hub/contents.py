@@ -106,8 +106,9 @@ def kind_of(folder: Path) -> str:
                 f"{folder} is a run of `robo-rl {verb}`, which holds no policy. {WITHOUT_POLICY[verb]}"
             )
         raise DataError(
-            f"{folder} is a run without a policy, because it was stopped before its end or is still running. "
-            "Continue a stopped one by the command that started it and resume=true, then push it."
+            f"{folder} is a run without a policy, because it was stopped before its end, has failed or is "
+            "still running. Continue a stopped one by the command that started it and resume=true, then push "
+            "it."
         )
     return kind
 

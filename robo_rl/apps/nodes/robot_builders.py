@@ -14,10 +14,10 @@ from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription, load_description
 from hardware.driver import ARMS, DRIVERS, IN_PROCESS, PERIODS, WATCHDOG_S, check_settings, open_driver
 from hardware.nodes.controller_driver import ControllerDriverNode
-from hardware.nodes.controller_driver import print_fault as print_controller_fault
+from hardware.nodes.controller_driver import print_line as print_controller_line
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
-from hardware.nodes.teleop import TeleopNode, print_fault
+from hardware.nodes.teleop import TeleopNode, print_line
 from hardware.quads.link import LINK_HZ, LINKS, quad_link
 from hardware.teleop.device import Teleoperator
 from hardware.teleop.hand_motion import ToolLimits
@@ -85,7 +85,7 @@ def controller_driver(config: ControllerDriverNodeConfig, bus: Bus) -> Node:
         output=config.output,
         rate_hz=robot.command_hz,
         watchdog_s=max(WATCHDOG_S, PERIODS / robot.command_hz),
-        say=print_controller_fault,
+        say=print_controller_line,
     )
     return ControllerDriverNode(bus, driver)
 
@@ -102,9 +102,9 @@ def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
     if config.record_input:
         device = InputRecorder(device, config.record_input, config.device)
     device.connect()
-    print_fault(device.help())
+    print_line(device.help())
     if sys.stderr.isatty():  # the terminal of this node alone, in which the recorder does not print
-        EPISODE.subscribe(bus, lambda status, _: print_fault(f"recorder: {status.text}"))
+        EPISODE.subscribe(bus, lambda status, _: print_line(f"recorder: {status.text}"))
     limits = ToolLimits(config.linear_m_s, config.angular_rad_s, config.scale)
     return TeleopNode(bus, device, robot, limits=limits, joints=joints)
 

@@ -41,10 +41,7 @@ COMMON = {
         "bus:=rclpy: loopback discovers nodes of this machine alone, lan those of the network too; without "
         "effect where a variable of ROS or DDS chooses the network",
     ),
-    "bus": (
-        "rclpy",
-        "dds: without rclpy, for a Python that ROS is not built for; auto: rclpy if it is there",
-    ),
+    "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }
 BUSES = ("rclpy", "dds", "auto")  # not in_process: each node is a process
 EMPTY = ("''", '""')  # `ros2 launch` refuses `goal:=`, so an empty value is written `goal:="''"`

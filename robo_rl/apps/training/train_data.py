@@ -159,17 +159,7 @@ class TrainData:
             return ""
         some = ", ".join(f"'{text}'" for text in texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
         said = f"No instruction was recorded as an observation: the task of each episode is told ({some})."
-        return " ".join([said, *self._advice_on_names(texts)])
-
-    def _advice_on_names(self, texts: list[str]) -> list[str]:
-        """For each dataset whose tasks are its environment's name, how to put words in their place."""
-        stores = [selection.store for selection in self.selections]
-        return [
-            "This is an environment's name, not words. Put words in its place: robo-rl data edit "
-            f"path={store.path} relabel=[0-{len(store) - 1}] task='...'."
-            for store in stores
-            if store.spec.name in texts
-        ]
+        return " ".join([said, *filter(None, map(_advice_on_names, self.selections))])
 
     def unread_sentence(self) -> str:
         """Sentence for a policy that reads no instructions; empty for data with at most one, in a sample of
@@ -378,3 +368,24 @@ def check_targets(data: TrainData, otherwise: str) -> None:
             f"({', '.join(missing)}). Collect again from a simulated suite (robo-rl collect "
             f"suite=metaworld/mt6), or {otherwise}."
         )
+
+
+def _advice_on_names(selection: EpisodeSelection) -> str:
+    """How to put words in the place of tasks that are the environment's name; empty without such tasks."""
+    name = selection.store.spec.name
+    named = [e.number for e in selection.episodes if e.tells_task and e.meta.task == name]
+    if not named:
+        return ""
+    edit = command("data edit", path=selection.store.path, relabel=_ranges(named), task="<words>")
+    return f"'{name}' is the name of an environment. Put words in its place: {edit}"
+
+
+def _ranges(numbers: list[int]) -> list[str]:
+    """Rising numbers as `data edit` reads them: [3, 7, 8, 9] -> ["3", "7-9"]."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in found]

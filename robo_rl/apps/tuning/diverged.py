@@ -41,9 +41,9 @@ def best_if_diverged(
     advice: str,
 ) -> Iterator[None]:
     """Raise DivergedError for any error of the block if weights of `learner` are NaN: an action that is no
-    number is refused by the environment first. The best evaluated policy, if any, is kept as a checkpoint.
+    number is refused by the environment first. The best evaluated policy, if any, is kept in `run.best`.
 
-    save: writes the learner's policy into a checkpoint. advice: sentence on what to do.
+    save: writes the learner's policy into the folder of a run or checkpoint. advice: sentence on what to do.
     """
     try:
         yield
@@ -58,12 +58,9 @@ def _kept(run: RunDir, learner: Restorable, best: Best | None, save: Callable[[P
     """Sentence on the policy that can be used: the best evaluated one, or else the last saved."""
     if best is None:
         return last_policy(run)
-    if best.env_steps not in dict(run.steps()):
-        learner.load_weights(best.weights)
-        with run.new_checkpoint(best.env_steps) as folder:
-            save(folder)
-    name = f"{run.path}@{best.env_steps}"
+    learner.load_weights(best.weights)
+    save(run.best)
     return (
         f"The policy of step {best.env_steps}, whose evaluation was the best, is kept: use it by "
-        f"policy={name}, e.g. robo-rl evaluate policy={name}."
+        f"policy={run.best}, e.g. robo-rl evaluate policy={run.best}."
     )

@@ -40,10 +40,11 @@ def check_there(out: str, paths: dict[str, str | None], *, resume: bool) -> None
         try:
             find_policy(path)
         except RoboRLError as error:
+            lost = "holds no policy any more" if Path(path).exists() else "is gone"
+            of_training = " A training deletes its older checkpoints: keep_checkpoints= keeps more of them."
             raise CheckpointError(
-                f"{name}={path}, from which {out} was started, is gone, and {out} cannot be resumed without "
-                "it. Restore it from a copy, or start a new run. A training deletes its older checkpoints: "
-                "robo-rl train keep_checkpoints= keeps more of them."
+                f"{name}={path}, from which {out} was started, {lost}, and {out} cannot be resumed without "
+                f"it. Put it back in this place, or start a new run.{of_training if '@' in path else ''}"
             ) from error
 
 

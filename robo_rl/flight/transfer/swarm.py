@@ -117,20 +117,20 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
     print(
         f"pictures: {out}/transfer.png{', transfer.mp4' if config.video else ''}; figures: {out}/results.json"
     )
-    if said := next_step(config, folder, drops[0]):
+    if said := next_step(config, trained, folder, drops[0]):
         print(f"Next:   {said}")
     return 0
 
 
-def next_step(config: TransferConfig, policy: Path, drop: SwarmDrop) -> str:
-    """Training in PyBullet after a clear loss there: the intervals do not meet. Empty without one, and where
-    the settings of the training are gone.
+def next_step(config: TransferConfig, trained: SwarmConfig, policy: Path, drop: SwarmDrop) -> str:
+    """Training in PyBullet after a clear loss there: the intervals do not meet. Empty without one, where the
+    settings of the training are gone, and for a policy that was trained there.
 
     policy: folder. drop: of all worlds.
     """
     run, (home, away) = holder_of(policy), drop.rates
     file = run / "config.yaml"
-    if home.wilson()[0] <= away.wilson()[1] or not file.is_file():
+    if home.wilson()[0] <= away.wilson()[1] or not file.is_file() or trained.engine == "pybullet":
         return ""
     again = command(
         "swarm",
@@ -138,6 +138,7 @@ def next_step(config: TransferConfig, policy: Path, drop: SwarmDrop) -> str:
         craft=config.craft,
         eval_s=config.eval_s,
         engine="pybullet",
+        downwash=False if trained.downwash else None,  # PyBullet has its own
         updates=UPDATES,
         out=free_path(Path(f"{run}-again")),
     )

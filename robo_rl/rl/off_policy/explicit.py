@@ -80,7 +80,7 @@ class ExplicitActors:
 
     actor: ActorPasses
     target: ActorPasses
-    judge: ActionGradient
+    action_gradient: ActionGradient
     optimizer: FlatAdam
     multipliers: Multipliers
     context: LearnerContext
@@ -98,7 +98,7 @@ class ExplicitActors:
             u = actor.mode(x)
             entropy = u.new_zeros(())
         action, to_u = through_map(context.map, u, batch.ctx)
-        du = to_u(self.judge(context.critic_input(batch.obs), action)) * (-1.0 / rows)
+        du = to_u(self.action_gradient(context.critic_input(batch.obs), action)) * (-1.0 / rows)
         if cfg.penalty > 0.0:
             du.add_(u, alpha=2.0 * cfg.penalty / rows)
         _, info = self.multipliers.step(u, batch.ctx, entropy)
@@ -131,5 +131,5 @@ def explicit_actors(
     actor, target = actor_passes(nets.actor, own, optimizer), actor_passes(nets.target_actor, own)
     if actor is None or target is None:
         return None
-    judge = ActionGradient(critic, context.cfg.actor_reduce, scratch)
-    return ExplicitActors(actor, target, judge, optimizer, multipliers, context)
+    action_gradient = ActionGradient(critic, context.cfg.actor_reduce, scratch)
+    return ExplicitActors(actor, target, action_gradient, optimizer, multipliers, context)

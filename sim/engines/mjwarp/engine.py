@@ -64,7 +64,7 @@ class WarpEngine:
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(self._warp_device):
             self._model = _put(model)
-            self._room = buffer_sizes(model, self._model.nxn_geom_pair_filtered.numpy(), contacts)
+            self._sizes = buffer_sizes(model, self._model.nxn_geom_pair_filtered.numpy(), contacts)
             self._data = self._make_data(model)
             self._peaks = wp.zeros(2, dtype=int)
         self._changes = Changes(self._model, num_envs, scene.model)
@@ -159,7 +159,7 @@ class WarpEngine:
             raise self._sentence(error) from error
 
     def _new_data(self, model: Any, worlds: int) -> Any:
-        contacts, rows = self._room
+        contacts, rows = self._sizes
         return mjw.make_data(model, nworld=worlds, naconmax=contacts * worlds, njmax=rows)
 
     def _begin(self, model: Any) -> None:
@@ -224,11 +224,11 @@ class WarpEngine:
         if self._peaks_come is not None and not self._peaks_come.query():
             return  # looked at in one of the next steps: waiting here would stop the pipeline
         contacts, rows = self._peaks_seen.tolist()
-        if contacts > self._room.contacts * self.num_envs or rows > self._room.rows:
+        if contacts > self._sizes.contacts * self.num_envs or rows > self._sizes.rows:
             raise EnvError(
                 f"MuJoCo Warp found no room for its contacts: {contacts} in {self.num_envs} worlds and up to "
-                f"{rows} rows in one, with room for {self._room.contacts} contacts and {self._room.rows} "
-                f"rows a world. Give more: contacts={2 * self._room.contacts}."
+                f"{rows} rows in one, with room for {self._sizes.contacts} contacts and {self._sizes.rows} "
+                f"rows a world. Give more: contacts={2 * self._sizes.contacts}."
             )
 
     def _sentence(self, error: RuntimeError) -> RuntimeError | EnvError:

@@ -73,18 +73,21 @@ def test_swarm_training_and_evaluation_in_pybullet(runs: Path) -> None:
 def test_a_clear_loss_advises_a_training_in_pybullet(away: float, advises: bool, tmp_path: Path) -> None:
     """9 of 10 drones succeed in quad."""
     (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(asdict(SwarmConfig(worlds=2))))
-    said = next_step(
-        TransferConfig(eval_s=9.0), tmp_path / "policy", SwarmDrop("all", trial(0.9), trial(away))
-    )
+    trained = SwarmConfig(worlds=2, downwash=True)  # which PyBullet refuses
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(asdict(trained)))
+    drop, config = SwarmDrop("all", trial(0.9), trial(away)), TransferConfig(eval_s=9.0)
+    said = next_step(config, trained, tmp_path / "policy", drop)
     assert bool(said) is advises
     if advises:
         assert said.startswith(
-            f"robo-rl swarm config={tmp_path}/config.yaml eval_s=9.0 engine=pybullet updates=300 out="
+            f"robo-rl swarm config={tmp_path}/config.yaml eval_s=9.0 engine=pybullet downwash=false "
+            "updates=300 out="
         )
         words, _ = expand(shlex.split(said.partition("   (")[0])[2:], "swarm")
-        config = load_config("swarm", words, SwarmConfig)
-        assert (config.engine, config.updates, config.worlds) == ("pybullet", 300, 2)
+        again = load_config("swarm", words, SwarmConfig)
+        assert (again.engine, again.updates, again.worlds) == ("pybullet", 300, 2)
+        assert SwarmSetting.of(again)
+        assert not next_step(config, again, tmp_path / "policy", drop)
 
 
 def trial(rate: float) -> SwarmTrial:

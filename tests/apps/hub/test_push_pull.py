@@ -329,7 +329,7 @@ def test_a_run_that_never_holds_a_policy_is_not_called_unfinished(tmp_path: Path
             "is a run of `robo-rl mission`, which holds no policy. Push the run whose policy flew",
         ),
         (PretrainConfig(), "is a run of `robo-rl pretrain`, which holds no policy. Push the run of a policy"),
-        (TrainConfig(), "is a run without a policy, because it was stopped before its end or is still"),
+        (TrainConfig(), "is a run without a policy, because it was stopped before its end, has failed or"),
     ):
         with (
             RunDir.create(tmp_path / type(config).__name__, config) as run,

@@ -72,15 +72,14 @@ def test_a_diverged_fine_tuning_is_not_saved(tmp_path: Path, capsys: pytest.Capt
 
 
 def check_best(run: Path, said: str) -> None:
-    """The policy of the best evaluation is kept as a checkpoint, which a resumed run does not continue."""
-    (step,) = re.findall(r"The policy of step (\d+), whose evaluation was the best, is kept", said)
-    policy = load_policy(find_policy(f"{run}@{step}"))
-    assert f"policy={run}@{step}," in said
+    """The policy of the best evaluation is kept beside the checkpoints."""
+    assert re.search(r"The policy of step \d+, whose evaluation was the best, is kept", said)
+    assert f"policy={run / 'best'}," in said
+    policy = load_policy(find_policy(str(run / "best")))
     assert isinstance(policy, nn.Module)
     assert all(weights.isfinite().all() for weights in policy.parameters())
     assert not RunDir(run).policy.exists()
-    last = RunDir(run).newest_intact()
-    assert last is None or (last[1] / "state.json").is_file()
+    assert all((folder / "state.json").is_file() for _, folder in RunDir(run).steps())
 
 
 def test_a_fine_tuning_whose_actions_are_nan_keeps_its_best_policy(

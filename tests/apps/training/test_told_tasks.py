@@ -66,11 +66,11 @@ def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
 
 def test_the_name_of_an_environment_is_no_instruction(tmp_path: Path) -> None:
     """`collect` stores it as the task where nobody gives one; the sentence says how to change it."""
-    folder = recordings(tmp_path / "data", [ROBOT.name, ROBOT.name])
-    sentence = TrainData.select(str(folder), "unfailed", tell_task=True).task_instruction_sentence()
-    assert f"robo-rl data edit path={folder} relabel=[0-1] task='...'" in sentence
-    words = recordings(tmp_path / "words", TASKS)
-    assert "data edit" not in TrainData.select(str(words), "all", tell_task=True).task_instruction_sentence()
+    named = [ROBOT.name, ROBOT.name, TASKS[0], ROBOT.name]
+    mixed, words = recordings(tmp_path / "mixed", named), recordings(tmp_path / "words", TASKS)
+    sentence = TrainData.select(f"[{words},{mixed}]", "all", tell_task=True).task_instruction_sentence()
+    assert f"robo-rl data edit path={mixed} 'relabel=[0-1,3]' task=<words>" in sentence
+    assert str(words) not in sentence
 
 
 def test_recorded_instructions_come_first(tmp_path: Path) -> None:

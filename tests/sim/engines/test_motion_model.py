@@ -45,7 +45,7 @@ def test_motion_is_that_of_the_scene_as_written(task: str, changed: bool) -> Non
     stop at 1e-8 of the largest force, with or without islands, which is about 1e-9 m here.
     """
     env: Any = make_task_env(task, len(MASSES), terminate_on_success=False)
-    env.reset(EpisodeSeeds(("lean", 0)))
+    env.reset(EpisodeSeeds(("motion", 0)))
     engine = env._engine
     models = [deepcopy(engine.scene.model) for _ in MASSES]
     if changed:
@@ -87,10 +87,10 @@ def test_sensors_are_those_of_the_last_sub_step() -> None:
 
 def test_removed_shapes_keep_their_mass() -> None:
     scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
-    lean = motion_model(scene)
-    assert lean.ngeom == 4 < scene.model.ngeom  # the table, the cube and two fingertips
-    np.testing.assert_allclose(lean.body_mass, scene.model.body_mass, rtol=1e-12)
-    np.testing.assert_allclose(lean.body_inertia, scene.model.body_inertia, rtol=1e-9)
+    motion = motion_model(scene)
+    assert motion.ngeom == 4 < scene.model.ngeom  # the table, the cube and two fingertips
+    np.testing.assert_allclose(motion.body_mass, scene.model.body_mass, rtol=1e-12)
+    np.testing.assert_allclose(motion.body_inertia, scene.model.body_inertia, rtol=1e-9)
 
 
 def test_uncompensated_weight_is_an_external_force() -> None:
