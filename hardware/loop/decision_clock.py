@@ -1,4 +1,4 @@
-"""Which states of an estimator a policy decides on, so that it keeps the control rate of its training."""
+"""Choice of the estimator's states on which a policy decides, at the control rate of its training."""
 
 from __future__ import annotations
 

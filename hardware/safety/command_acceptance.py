@@ -1,4 +1,4 @@
-"""Which commands to an arm are accepted: well formed, from the sender in command, in order, fresh."""
+"""Acceptance of commands to an arm: well formed, from the sender in command, in order, fresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which measured states of an arm are accepted: understood, possible, and reachable since the last one."""
+"""Acceptance of measured states of an arm: understood, possible, and reachable since the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy server tells of its policy, and the ways in which that can differ from what is expected."""
+"""Contract of a served policy, and its differences from the expected one."""
 
 from __future__ import annotations
 

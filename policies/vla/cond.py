@@ -1,4 +1,4 @@
-"""What a vision-language-action policy makes of an observation, once per plan."""
+"""Condition that a vision-language-action policy makes of an observation, once per plan."""
 
 from __future__ import annotations
 

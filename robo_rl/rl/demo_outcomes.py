@@ -1,4 +1,4 @@
-"""What recorded episodes are worth to a learner: rewards and ends of their steps."""
+"""Rewards and ends of the steps of recorded episodes, for a learner."""
 
 from __future__ import annotations
 

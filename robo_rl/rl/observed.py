@@ -1,4 +1,4 @@
-"""What actor and critics see of an observation while it is collected, and what the replay keeps of it.
+"""Inputs of actor and critics from the observations that are collected, and the part that the replay keeps.
 
 Frozen encoder: the base's features, for both. Learned encoder: its features, which change with every update,
 while the replay keeps the states and the number of the newest frame of the pictures. True state: numbers that

@@ -1,4 +1,4 @@
-"""Where a point of the scene is in a picture of it."""
+"""Position of a point of the scene in a picture of it."""
 
 from __future__ import annotations
 

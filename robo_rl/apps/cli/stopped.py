@@ -1,4 +1,4 @@
-"""What Ctrl-C has left of a command that says nothing about it itself."""
+"""Files that a command left when Ctrl-C ended it, for commands that do not name them themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the app's two threads share: requests of operators, and the newest view of the robot.
+"""State that the app's two threads share: requests of operators, and the newest view of the robot.
 
 The bus runs in the main thread and never waits for a page: a view and its pictures are replaced as a whole,
 and a page that is slow misses those in between.

@@ -1,4 +1,4 @@
-"""What Ctrl-C says that it has left of a command."""
+"""Message of Ctrl-C on what is left of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who drives the arm while the recording app records: a page, a device, a policy, or nobody."""
+"""Control of the arm while the recording app records: by a page, a device, a policy, or nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `robo-rl record` starts for which settings."""
+"""Nodes that `robo-rl record` starts, by its settings."""
 
 from __future__ import annotations
 

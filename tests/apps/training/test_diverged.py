@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +14,9 @@ from torch import nn
 from policies.checkpoint import load_policy
 from robo_rl.apps import train
 from robo_rl.apps.cli.main import main
-from robo_rl.core.errors import RoboRLError
+from robo_rl.apps.tuning.diverged import best_if_diverged
+from robo_rl.apps.tuning.evaluations import Best
+from robo_rl.core.errors import DivergedError, RoboRLError
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.resumable import check_weights
 from robo_rl.runs.run_dir import RunDir
@@ -80,6 +84,39 @@ def check_best(run: Path, said: str) -> None:
     assert all(weights.isfinite().all() for weights in policy.parameters())
     assert not RunDir(run).policy.exists()
     assert all((folder / "state.json").is_file() for _, folder in RunDir(run).steps())
+
+
+class Weights:
+    """A learner with one weight."""
+
+    def __init__(self, value: float) -> None:
+        self.value = torch.tensor(value)
+
+    def weights(self) -> dict[str, Any]:
+        return {"actor": {"bias": self.value}}
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        self.value = weights["actor"]["bias"]
+
+
+@pytest.mark.parametrize(("present", "kept"), [(torch.nan, 2.0), (1.0, None)])
+def test_the_kept_policy_is_the_best_one(present: float, kept: float | None, tmp_path: Path) -> None:
+    """Also where a later policy was saved at the same step; errors of finite weights are not touched."""
+    learner, best = Weights(present), Best(0, (1.0, 1.0), Weights(2.0).weights())
+    saved: dict[Path, float] = {}
+
+    def save(folder: Path) -> None:
+        saved[folder] = float(learner.value)
+
+    run = RunDir(tmp_path / "run")
+    with (
+        pytest.raises(
+            ValueError if kept is None else DivergedError, match="refused" if kept is None else "best"
+        ),
+        best_if_diverged(run, learner, lambda: best, save, "Lower it."),
+    ):
+        raise ValueError("the action was refused")
+    assert saved == ({} if kept is None else {run.best: kept})
 
 
 def test_a_fine_tuning_whose_actions_are_nan_keeps_its_best_policy(

@@ -1,4 +1,4 @@
-"""What the evaluations of a fine-tuning run cost, and how they show in its progress bar."""
+"""Cost of the evaluations of a fine-tuning run, and their place in its progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node on DDS tells and learns of others: endpoints as ROS announces them, mismatches, senders."""
+"""Discovery on DDS: endpoints as ROS announces them, mismatches, senders."""
 
 from __future__ import annotations
 

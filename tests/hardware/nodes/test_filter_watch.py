@@ -1,4 +1,4 @@
-"""What nodes know of the safety filter."""
+"""State of the safety filter, as other nodes know it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the quadcopter's policy remembers of the time in which it does not fly."""
+"""Memory of the quadcopter's policy of the time in which it does not fly."""
 
 from __future__ import annotations
 

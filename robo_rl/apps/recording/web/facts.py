@@ -1,4 +1,4 @@
-"""What the page shows that does not change while the app runs."""
+"""Contents of the page that do not change while the app runs."""
 
 from __future__ import annotations
 

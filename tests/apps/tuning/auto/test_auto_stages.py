@@ -13,7 +13,6 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy
-from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning import comparison
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
@@ -31,6 +30,7 @@ from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.runs.learning_curve import LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.tuning.auto.auto_runs import TOTAL, Base, finetune, last_success_is, note, races, record_all
+from tests.apps.tuning.barely_trained import reach_base
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -38,14 +38,7 @@ from tests.rl.worlds import SPEC
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Base:
     """(demonstrations, base policy) of a real task, barely trained."""
-    folder = tmp_path_factory.mktemp("auto")
-    data, out = folder / "data", folder / "base"
-    few = ["episodes=3", "num_envs=2", "num_workers=0"]
-    assert robo_rl(["collect", "env=metaworld/reach-v3", f"out={data}", *few]) == 0
-    assert (
-        robo_rl(["train", f"data={data}", f"out={out}", "steps=60", "net.width=16", "process.steps=2"]) == 0
-    )
-    return data, out
+    return reach_base(tmp_path_factory.mktemp("auto"), width=16)
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ import torch
 from benchmarks.device_world import DeviceWorld, first_seeds
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.tuning.compose import build_session
-from robo_rl.conf.finetune import ON_POLICY
+from robo_rl.conf.finetune import ON_POLICY, MethodConfig
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.host_reads import HostReads
@@ -69,11 +69,8 @@ def test_demonstrations_are_replayed_if_they_are_given(name: str, demos: Episode
     assert without.stores.keys() == same.stores.keys() == {"online"}
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["fast_residual", "residual", "rlpd"])
-def test_methods_with_demonstrations_train_on_a_gpu(name: str, demos: EpisodeStore) -> None:
-    """All phases on the GPU, with updates as graphs and demonstrations in the replay."""
-    config = small(name, "method.utd=0.4", "method.env_steps=600")
+def trained_on_gpu(config: MethodConfig, demos: EpisodeStore | None = None) -> Any:
+    """The tuner after all phases on the GPU."""
     env = DeviceWorld(LANES, device=ON_GPU)
     base = (DirectPolicy(SPEC) if config.map.kind == "direct" else flow_policy(SPEC)).eval().to(ON_GPU)
     built = build_session(config, base, env, seed=0, demos=demos, device=ON_GPU, masked=True)
@@ -82,6 +79,15 @@ def test_methods_with_demonstrations_train_on_a_gpu(name: str, demos: EpisodeSto
     while not tuner.done:
         tuner.advance()
     assert tuner.learner.updates >= 100
+    return tuner
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["fast_residual", "residual", "rlpd"])
+def test_methods_with_demonstrations_train_on_a_gpu(name: str, demos: EpisodeStore) -> None:
+    """All phases on the GPU, with updates as graphs and demonstrations in the replay."""
+    config = small(name, "method.utd=0.4", "method.env_steps=600")
+    tuner = trained_on_gpu(config, demos)
     assert all(torch.isfinite(value).all() for value in tuner.learner.actor.state_dict().values())
     assert tuner.mix["demo"].head.device.type == ON_GPU
 
@@ -139,13 +145,6 @@ def test_deep_critics_train_on_a_gpu(name: str) -> None:
     """Updates as graphs, a reset between them, and statistics on the device."""
     resets = "[500]" if name == "bro" else "[]"
     config = small(name, "method.utd=0.4", "method.env_steps=900", f"method.resets={resets}")
-    env = DeviceWorld(LANES, device=ON_GPU)
-    base = DirectPolicy(SPEC).eval().to(ON_GPU)
-    built = build_session(config, base, env, seed=0, demos=None, device=ON_GPU, masked=True)
-    tuner: Any = built.tuner
-    tuner.collector.reset(env.reset(EpisodeSeeds(built.seed_root)), first_seeds(built.seed_root, LANES))
-    while not tuner.done:
-        tuner.advance()
-    assert tuner.learner.updates >= 100
+    tuner = trained_on_gpu(config)
     assert tuner.resets_done == len(config.resets)
     assert all(torch.isfinite(value).all() for value in tuner.learner.actor.state_dict().values())
