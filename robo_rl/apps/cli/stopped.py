@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 KEPT = "what was committed before is kept"
+ATOMIC = ("data import", "data export", "data merge")  # `out` appears when it is complete
 UNITS = {  # verbs of one training in `out`, and what its checkpoints count
     "train": "update",
     "pretrain": "update",
@@ -25,6 +26,10 @@ def stopped_words(verb: str, config: Any, began_s: float) -> str:
     if verb == "evaluate":
         written = bool(config.out) and _written_since(Path(config.out), began_s)  # then it was filming
         return f"the result is in {config.out}" if written else "no result"
+    if verb in ATOMIC:
+        return KEPT if Path(config.out).exists() else "nothing was written; the same command starts again"
+    if verb in ("transfer", "mission"):
+        return _measured(verb, Path(config.out), began_s)
     if verb not in UNITS:
         return KEPT
     from robo_rl.runs.resumable import how_to_continue
@@ -34,6 +39,15 @@ def stopped_words(verb: str, config: Any, began_s: float) -> str:
     if _written_since(file, 0.0 if config.resume else began_s):  # else that of another run
         return how_to_continue(RunDir(file.parent), UNITS[verb])
     return "nothing was saved; the same command starts again"
+
+
+def _measured(verb: str, out: Path, began_s: float) -> str:
+    """Clause on a verb that writes its figures before its pictures, and a run only where it has a tracker."""
+    if _written_since(out / "results.json", began_s):
+        return f"the figures are in {out / 'results.json'}"
+    if verb == "mission" and (out / "run.json").is_file():
+        return "no result; the same command with resume=true plans and flies all missions"
+    return "no result; the same command starts again"
 
 
 def _written_since(file: Path, began_s: float) -> bool:

@@ -65,7 +65,28 @@ def test_a_run_says_what_its_folder_holds(tmp_path: Path) -> None:
     assert "saved update 40" in stopped_words("train", resumed, later_s)
 
 
+@pytest.mark.parametrize("verb", ["data import", "data export", "data merge"])
+def test_a_conversion_that_is_stopped_says_that_nothing_was_written(verb: str, tmp_path: Path) -> None:
+    """`out` appears when it is complete, so no part of it is kept."""
+    config = SimpleNamespace(out=str(tmp_path / "set"))
+    assert stopped_words(verb, config, 0.0) == "nothing was written; the same command starts again"
+    (tmp_path / "set").mkdir()  # Ctrl-C after the rename
+    assert stopped_words(verb, config, 0.0) == "what was committed before is kept"
+
+
+def test_stopped_measurements_say_whether_they_have_figures(tmp_path: Path) -> None:
+    """Both verbs write results.json before pictures; only `mission` makes a run, which it continues."""
+    config, began_s = SimpleNamespace(out=str(tmp_path)), time.time() - 1.0
+    assert stopped_words("mission", config, began_s) == "no result; the same command starts again"
+    (tmp_path / "run.json").write_text("{}")
+    assert "with resume=true" in stopped_words("mission", config, began_s)
+    assert stopped_words("transfer", config, began_s) == "no result; the same command starts again"
+    (tmp_path / "results.json").write_text("{}")
+    assert stopped_words("transfer", config, began_s) == f"the figures are in {tmp_path / 'results.json'}"
+    assert stopped_words("transfer", config, time.time() + 60.0).startswith("no result")
+
+
 def test_other_commands_say_what_is_true_for_them() -> None:
-    """An import commits episode by episode; before the settings are read nothing has begun."""
-    assert stopped_words("data import", SimpleNamespace(out="x"), 0.0) == "what was committed before is kept"
+    """An edit is committed or undone; before the settings are read nothing has begun."""
+    assert stopped_words("data edit", SimpleNamespace(out="x"), 0.0) == "what was committed before is kept"
     assert stopped_words("train", None, 0.0) == "nothing was started"
