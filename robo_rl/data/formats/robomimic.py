@@ -33,6 +33,7 @@ from robo_rl.data.formats.contract import (
     ForeignSpec,
     extremes,
     inferred,
+    require_names,
     require_obs,
     safe_key,
     stored_dtype,
@@ -130,7 +131,7 @@ def import_robomimic(
             meta, _ = from_sidecar(own)
             names = {key: _name(meta.env, key) for key in meta.env.obs}
         else:
-            names = dict(keys) if keys else _names(file["data"][demos[0]])
+            names = _chosen(file["data"][demos[0]], keys, source)
             require_obs(names, source)
             contract = env or inferred(_foreign(file, demos, names, source), notes)
             meta, own = DatasetMeta(contract, image_codec or "raw", stamps=()), None
@@ -246,6 +247,15 @@ def _rows(demo: Any, name: str, where: str, frames: int | None = None) -> Shaped
     return np.asarray(found[()])
 
 
+def _chosen(demo: Any, keys: Mapping[str, str] | None, source: str | Path) -> dict[str, str]:
+    """Observation -> name in obs/, of keys=, or all. Raises DataError for a name that the demo lacks."""
+    if not keys:
+        return _names(demo)
+    if absent := [name for name in keys.values() if f"obs/{name}" not in demo]:
+        require_names(source, absent, demo.get("obs", {}), "observation")
+    return dict(keys)
+
+
 def _names(demo: Any) -> dict[str, str]:
     """Observation -> name in obs/, for all arrays of numbers of a demo."""
     found: dict[str, str] = {}
@@ -261,7 +271,7 @@ def describe_robomimic(source: str | Path, keys: Mapping[str, str] | None = None
     """Shapes, extremes and rate of a file. Raises DataError as `import_robomimic` does."""
     with _reading(source) as file:
         demos = _demos(file, source)
-        names = dict(keys) if keys else _names(file["data"][demos[0]])
+        names = _chosen(file["data"][demos[0]], keys, source)
         require_obs(names, source)
         return _foreign(file, demos, names, source)
 

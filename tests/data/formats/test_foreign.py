@@ -216,6 +216,18 @@ def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> N
     assert store.episode(0).meta.task == "lift"
 
 
+def test_a_wrong_observation_of_a_robomimic_file_is_said_with_those_it_has(
+    robomimic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file's own path was repeated as obs/obs/..., without the names that exist."""
+    words = [f"source={robomimic}", f"out={tmp_path / 'out'}", "keys=[state:obs/robot0_eef_pos]"]
+    assert main(["data", "import", *words]) == 2
+    said = capsys.readouterr().err
+    assert "has no observation 'obs/robot0_eef_pos'. Did you mean 'robot0_eef_pos'?" in said
+    assert "It has agentview_image, robot0_eef_pos." in said
+    assert "obs/obs" not in said
+
+
 @pytest.mark.parametrize(("name", "guess"), [("observation.stat", "observation.state"), ("zzz", None)])
 def test_a_feature_that_is_missing_is_compared_with_the_others(
     name: str, guess: str | None, lerobot: Path, tmp_path: Path
