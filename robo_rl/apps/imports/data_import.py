@@ -15,6 +15,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
+from robo_rl.data.episodes.atomic_dataset import refuse_existing
 from robo_rl.data.episodes.rehearsal import rehearsal
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.data.formats.registry import recognised
@@ -27,6 +28,7 @@ from robo_rl.data.importers import (
     longest_episode,
 )
 from robo_rl.data.pusht import pusht_keys, pusht_spec
+from robo_rl.runs.outputs import check_folder
 from robo_rl.runs.progress import progress, show
 
 OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")
@@ -52,6 +54,8 @@ def convert(config: DataImportConfig) -> int:
             f"source={config.source} does not exist. Give a folder of recordings, one of them, a zarr v2 "
             f"replay buffer, a LeRobot or RLDS folder, or a robomimic file.{_download(config)}"
         )
+    refuse_existing(config.out)  # before the source is read, which may take an hour
+    check_folder("out", config.out)
     if (source / DATASET_JSON).exists():
         raise DataError(
             f"{source} is a dataset of robo-rl, which needs no import: robo-rl train data={source}. Its "
@@ -68,14 +72,8 @@ def convert(config: DataImportConfig) -> int:
     if kind is not None:
         _refuse_foreign(config, OF_RECORDINGS, "a dataset of another program")
         return import_foreign(config, kind, parse_keys(config.keys))
-    if config.robot is not None and not _recorded(source) and not _is_zarr(source):
-        raise DataError(
-            f"No recordings are in {source}: expected a folder with a metadata.yaml, as the recorder and "
-            "`ros2 bag record` write, or an .mcap file. Other data come in as a LeRobot folder, a robomimic "
-            "file, or a zarr v2 replay buffer with keys=[state:data/<array>,action:data/<array>], or by "
-            "DatasetWriter in "
-            'Python (docs/data.md, "From arrays of your own").'
-        )
+    if not _recorded(source) and not _is_zarr(source):
+        raise DataError(_unknown(source))
     if _recorded(source):
         from robo_rl.apps.imports.data_recordings import import_recordings
 
@@ -112,6 +110,22 @@ def _download(config: DataImportConfig) -> str:
     )
 
 
+def _unknown(source: Path) -> str:
+    """What can be done with a source in no format that is read."""
+    if source.suffix == ".rrd" or any(source.glob("*.rrd")):
+        return (
+            f"{source} is an export for the Rerun viewer, which no program imports. Import the dataset that "
+            "it was exported from, or another export of it."
+        )
+    return (
+        f"{source} is in no format that is read: expected recordings (a folder with a metadata.yaml, as the "
+        "recorder and `ros2 bag record` write, or an .mcap file), a LeRobot folder (meta/info.json), an RLDS "
+        "folder (features.json), a robomimic file (HDF5), or a zarr v2 replay buffer (.zgroup) with "
+        "keys=[state:data/<array>,action:data/<array>]. Data of your own: DatasetWriter in Python "
+        '(docs/data.md, "From arrays of your own").'
+    )
+
+
 def _recorded(source: Path) -> bool:
     """True for recordings of topics (MCAP, rosbag2)."""
     files = (source, *source.glob("*"), *source.glob("*/*")) if source.is_dir() else (source,)
@@ -119,7 +133,9 @@ def _recorded(source: Path) -> bool:
 
 
 def _is_zarr(source: Path) -> bool:
-    return source.suffix in (".zarr", ".zip") or (source / ".zgroup").exists()
+    return source.suffix in (".zarr", ".zip") or any(
+        (source / name).exists() for name in (".zgroup", "zarr.json")
+    )
 
 
 def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -> None:

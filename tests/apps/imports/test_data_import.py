@@ -153,18 +153,30 @@ def test_mistakes_without_robot_and_environment(
     assert not (tmp_path / "set").exists()
 
 
-@pytest.mark.parametrize("name", ["demo.npz", "plain"])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("demo.npz", "is a numpy file, which is not read."),
+        ("plain", "is in no format that is read: expected recordings"),
+        ("script.py", "is in no format that is read: expected recordings"),
+        ("logs", "is an export for the Rerun viewer, which no program imports."),
+        ("mine.zarr", "is not a replay buffer"),
+    ],
+)
 def test_other_sources_are_named_without_errors_of_zarr(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A numpy file, and a folder without a group of zarr."""
-    if name == "plain":
-        (tmp_path / name).mkdir()
-    else:
+    """All but the last were called broken replay buffers, whatever the user meant to import."""
+    if name == "demo.npz":
         np.savez(tmp_path / name, state=np.zeros(3))
+    elif name == "script.py":
+        (tmp_path / name).write_text("print()")
+    else:
+        (tmp_path / name).mkdir()
+    if name == "logs":
+        (tmp_path / name / "000000.rrd").write_bytes(b"RRF2")
     assert _import(f"source={tmp_path / name}", f"out={tmp_path / 'set'}") == 2
     said = capsys.readouterr().err
-    expected = "is not a replay buffer" if name == "plain" else "is a numpy file, which is not read."
     assert expected in said
     assert "PosixPath" not in said
 
@@ -191,6 +203,31 @@ def test_a_missing_source_that_may_be_of_the_hub_is_downloaded_first(
     assert "a LeRobot or RLDS folder" in said
     assert ("hf download" in said) == (advice is not None)
     assert (advice or "") in said
+
+
+@pytest.mark.parametrize(("out", "said"), [("set", "exists already."), ("file/set", "is a file, expected")])
+def test_a_wrong_out_stops_the_import_before_the_source_is_read(
+    out: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The contract of a foreign dataset needs all of its actions; reading them may take an hour."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "broken" / "meta").mkdir(parents=True)
+    (tmp_path / "broken" / "meta" / "info.json").write_text("{")  # would be the first complaint
+    assert _import(f"source={tmp_path / 'broken'}", f"out={tmp_path / out}") == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_group_of_zarr_format_3_needs_no_suffix(
+    robot: str, buffer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such a buffer with robot= was called no recordings."""
+    group = zarr.open_group(tmp_path / "plain", mode="w", zarr_format=3)
+    old = zarr.open_group(buffer, mode="r")
+    for name in ("data/joints", "data/target", "meta/episode_ends"):
+        group.create_array(name, data=old[name][:])
+    assert _import(f"source={tmp_path / 'plain'}", f"robot={robot}", KEYS, f"out={tmp_path / 'set'}") == 0
+    assert len(EpisodeStore(tmp_path / "set")) == 2
 
 
 def test_a_dataset_of_our_own_needs_no_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

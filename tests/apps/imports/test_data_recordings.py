@@ -254,8 +254,8 @@ def test_wrong_namespace_is_reported(
     ("name", "sentence"),
     [
         ("nowhere", "nowhere does not exist"),
-        ("empty", "No recordings are in .*empty"),
-        ("mine.txt", r"No recordings are in .*zarr v2 replay buffer with keys=\[state:data/.*DatasetWriter"),
+        ("empty", "empty is in no format that is read: expected recordings"),
+        ("mine.txt", r"mine.txt is in no format .*zarr v2 replay buffer .*keys=\[state:data/.*DatasetWriter"),
         ("mine.npz", r"numpy file, .*zarr v2 replay buffer, .*keys=\[state:data/.*DatasetWriter"),
     ],
 )
