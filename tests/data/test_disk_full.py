@@ -46,6 +46,16 @@ def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
     assert result["state_ok"]
 
 
+def test_a_dataset_that_is_not_begun_leaves_no_folder(tmp_path: Path) -> None:
+    """It left a hidden folder of an import, and its lock. An empty folder may be a disk of its own."""
+    with pytest.raises(DiskFullError, match=f"on the disk of {tmp_path};"):
+        DatasetWriter.create(tmp_path / "new" / "set", ENV, min_free_bytes=2**62)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "set").mkdir()
+    with pytest.raises(DiskFullError, match=f"on the disk of {tmp_path / 'set'};"):
+        DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=2**62)
+
+
 def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
     """20 frames of 576 bytes fit 12,000 bytes, the 21st does not: 20 whole frames are committed, arrays in
     step.

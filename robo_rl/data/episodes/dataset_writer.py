@@ -15,7 +15,7 @@ from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec, image_fault
 from robo_rl.data.episodes.commit import numbers, staging_lock
-from robo_rl.data.episodes.disk import report_full_disk, require_free
+from robo_rl.data.episodes.disk import existing_parent, report_full_disk, require_free
 from robo_rl.data.episodes.episode_writer import EpisodeWriter, RecordOptions
 from robo_rl.data.episodes.schema import (
     DATASET_JSON,
@@ -72,10 +72,10 @@ class DatasetWriter:
         root = Path(path)
         refuse_taken(root, renew=renew)
         meta = _checked(DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info)))
+        require_free(root if root.is_dir() else existing_parent(root), min_free_bytes)
         make_folder(root)
         lock = FolderLock(root, "dataset")
         refuse_taken(root, renew=renew)  # another process may have made it before the lock was acquired
-        require_free(root, min_free_bytes)
         with report_full_disk(root, "the new dataset"):
             make_folder(root / EPISODES)
             make_folder(root / STAGING)

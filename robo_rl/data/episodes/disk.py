@@ -30,6 +30,11 @@ def require_free(path: Path, floor_bytes: int) -> None:
         )
 
 
+def existing_parent(path: Path) -> Path:
+    """The nearest folder above `path` that exists."""
+    return next(each for each in path.absolute().parents if each.is_dir())
+
+
 def is_full(error: OSError) -> bool:
     """True for the errors of a full disk."""
     return error.errno in _FULL

@@ -13,7 +13,7 @@ from typing import Any
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.commit import numbers
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
-from robo_rl.data.episodes.disk import require_free
+from robo_rl.data.episodes.disk import existing_parent, require_free
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
 from robo_rl.data.episodes.schema import EPISODE_JSON, EPISODES, Codec, EpisodeMeta
 
@@ -106,8 +106,3 @@ def counted_dataset(
             writer.count()
         finally:
             writer.close()
-
-
-def existing_parent(path: Path) -> Path:
-    """The nearest folder above `path` that exists."""
-    return next(each for each in path.absolute().parents if each.is_dir())

@@ -11,9 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from robo_rl.core.errors import DataError
-from robo_rl.data.episodes.disk import require_free
+from robo_rl.data.episodes.disk import existing_parent, require_free
 from robo_rl.data.episodes.reader import EpisodeStore
-from robo_rl.data.episodes.rehearsal import existing_parent
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES
 from robo_rl.data.formats.registry import load_part
 from robo_rl.data.formats.rows import rows_of
