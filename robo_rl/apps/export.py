@@ -36,6 +36,9 @@ def main(config: ExportConfig) -> int:
     if bundle.prefix is not None:
         cameras = ", ".join(bundle.manifest["prefix"]["cameras"])
         print(f"        prefix of {cameras} and the instruction; head at {bundle.env.control_hz:g} Hz")
+    if bundle.env.name.partition(":")[0] == "quad/swarm":  # no environment by name: no `evaluate`, no `run`
+        print(f"Next:   {command('transfer', bundle=config.out)}")
+        return 0
     if bundle.manifest["measured"] is None and bundle.env.simulated:
         folder, scale = find_policy(config.policy), 0 if noise == "zero" else 1
         noisy = takes_noise(load_policy(folder))

@@ -108,6 +108,10 @@ def test_swarm_writes_results_picture_video_and_bundle(
     assert bundle.manifest["measured"]["n"] == 9
     assert 3.0 <= bundle.manifest["measured"]["effective_n"] <= 9.0  # three worlds of three drones
     assert bundle.manifest["graphs"][0]["parity"] < 1e-5
+    assert main(["export", f"policy={out / 'policy'}", f"out={tmp_path / 'again'}"]) == 0
+    said = capsys.readouterr().out  # `evaluate` and `run`, as for other policies, refuse a swarm
+    assert f"Next:   robo-rl transfer bundle={tmp_path / 'again'}" in said
+    assert "robo-rl evaluate" not in said
 
 
 @pytest.mark.parametrize("engine", ["quad", "pybullet"])
