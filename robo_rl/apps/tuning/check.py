@@ -159,8 +159,12 @@ def check_progress_fits(config: FinetuneVerb, base: SavedPolicy) -> None:
     """
     if config.method.progress_weight == 0.0 or (config.resume and has_state(Path(config.out) / PROGRESS)):
         return
-    told = INSTRUCTION in base.obs_spec
-    check_taught(config.method, base, EpisodeStore(str(config.demos), complete_only=True, tell_task=told))
+    instructed = INSTRUCTION in base.obs_spec
+    check_taught(
+        config.method,
+        base,
+        EpisodeStore(str(config.demos), complete_only=True, task_as_instruction=instructed),
+    )
 
 
 def check_pictures_fit(config: FinetuneVerb, base: SavedPolicy) -> None:

@@ -81,8 +81,12 @@ def run_method(
     method = in_training(config, method)
     if method.execute is not None and method.map.kind != "direct":
         base = with_planning_interval(base, method.execute)
-    told = INSTRUCTION in base.obs_spec
-    demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True, tell_task=told)
+    instructed = INSTRUCTION in base.obs_spec
+    demos = (
+        None
+        if config.demos is None
+        else EpisodeStore(config.demos, complete_only=True, task_as_instruction=instructed)
+    )
     replayed = config.demos is not None and method.mix.demo > 0.0
     rule = "all" if method.reward_source == "interventions" else "unfailed"
     if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), rule).sentence()):

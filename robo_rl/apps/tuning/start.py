@@ -40,8 +40,8 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_fits(policy, folder, probe.spec, "base")
         if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
-            told = INSTRUCTION in policy.obs_spec
-            demos = EpisodeStore(config.demos, complete_only=True, tell_task=told)
+            instructed = INSTRUCTION in policy.obs_spec
+            demos = EpisodeStore(config.demos, complete_only=True, task_as_instruction=instructed)
             check_fits(policy, folder, demos.spec, "base", config.demos)
             if not len(demos):
                 raise DataError(
