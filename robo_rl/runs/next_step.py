@@ -181,11 +181,11 @@ def _told_env(folder: Path, policy: Mapping[str, Any]) -> str | None:
     folder: of the policy.
     policy: content of its policy.json.
     """
-    told = policy.get("train", {}).get("told")
-    if not told or "," in told[0]:  # no name can hold it
+    instructions = policy.get("train", {}).get("task_instructions")
+    if not instructions or "," in instructions[0]:  # no name can hold it
         return None
     name = trained_env_spec(folder).name
-    return with_option(name, INSTRUCTION, told[0]) if name.partition("/")[0] in WITH_OPTIONS else None
+    return with_option(name, INSTRUCTION, instructions[0]) if name.partition("/")[0] in WITH_OPTIONS else None
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:
