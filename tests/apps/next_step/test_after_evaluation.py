@@ -120,6 +120,16 @@ def test_an_evaluation_never_recommends_the_worse_policy(
     assert said.endswith("(of the better policy)") is (policy != "head")
 
 
+@pytest.mark.parametrize("name", ["robot/mine", "metaworld/reach-v3:max_episode_steps=9"])
+def test_a_policy_of_a_robot_learns_on_where_it_was_evaluated(name: str, tmp_path: Path) -> None:
+    """There is no simulation of `robot/<name>`; other policies go on in the one that they were trained in."""
+    save_policy(tmp_path / "policy", flow_policy(replace(SPEC, name=name)))
+    for solved, verb in ((5, "finetune"), (20, "distill")):
+        said = next_step(evaluated(solved, places=(tmp_path / "policy",), trained_in=name))
+        assert said.startswith(f"robo-rl {verb} ")
+        assert (" env=metaworld/reach-v3 " in said) is name.startswith("robot/")
+
+
 @pytest.mark.parametrize(
     ("trained", "name", "same"),
     [
