@@ -32,6 +32,7 @@ BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
 TUNED = ("steered", "residual", "best_of")  # kinds of fine-tuned policies over a base, which can be distilled
 TEACHERS = (*BASES, "imported_diffusion", *TUNED)  # kinds that can be distilled, see `can_be_distilled`
 HEADS = ("single_step", "direct", "one_step")  # kinds that decide in one call
+PRIVILEGED = "privileged"  # kind that sees the true state, which no robot does: it teaches another policy
 STEERABLE = (*BASES, "imported_diffusion")  # kinds whose noise can be chosen
 FLIGHTS = ("flight", "swarm")  # kinds of policies that are run in another simulator next
 NEVER = (
@@ -134,14 +135,14 @@ def after_evaluation(folder: Path, rate: SuccessRate | None, env: str | None = N
     kind = data["kind"]
     if kind in FLIGHTS:
         return command("transfer", run=policy)
-    if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS):
+    if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS, PRIVILEGED):
         return _better_base(folder, _demos_of(folder)) if kind in BASES else NEVER
     if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
         env, tuned = _told_env(folder, data, env), free_path(home / "tuned")
         return command("finetune", base=policy, env=env, demos=_demos_of(folder), out=tuned)
-    if kind == "privileged":  # no robot sees the true state
+    if kind == PRIVILEGED:
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
         simulated = _told_env(folder, data, env) or trained_env_spec(folder).name
         return command("collect", policy=policy, env=simulated, **taught)

@@ -41,6 +41,8 @@ def test_no_evaluation_advises_a_distillation_that_is_refused(tmp_path: Path, ki
     written = read_json(tmp_path / "policy" / "policy.json") | {"kind": kind}
     (tmp_path / "policy" / "policy.json").write_text(json.dumps(written))
     assert after_evaluation(tmp_path / "policy", SuccessRate(10, 10)).startswith(said)
+    if kind == "privileged":  # without a success there is nothing to teach
+        assert "no episode succeeded" in after_evaluation(tmp_path / "policy", SuccessRate(0, 10))
 
 
 def test_a_tuned_policy_is_distilled_once_it_succeeds(tmp_path: Path) -> None:
