@@ -25,10 +25,10 @@ def world_spec(joints: int = 1, *, words: bool = False) -> EnvSpec:
     """Contract of the world: a target and a position for every joint. words: a picture and an instruction,
     too.
     """
-    told = {PICTURE: ArraySpec((SIDE_PX, SIDE_PX, 3), "uint8"), INSTRUCTION: INSTRUCTION_SPEC}
+    obs = {PICTURE: ArraySpec((SIDE_PX, SIDE_PX, 3), "uint8"), INSTRUCTION: INSTRUCTION_SPEC}
     return EnvSpec(
         "toy/target",
-        {"state": ArraySpec((2 * joints,), unit="m"), **(told if words else {})},
+        {"state": ArraySpec((2 * joints,), unit="m"), **(obs if words else {})},
         ActionSpec((-4.0,) * joints, (4.0,) * joints, "m"),
         MAX_STEPS,
         50.0,

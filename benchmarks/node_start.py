@@ -34,7 +34,7 @@ name, words = sys.argv[1], sys.argv[2:]
 made, bus = node.start(name, node_settings(name, [*words, "bus=dds"]))
 peak_kb = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
 print(time.process_time(), int(peak_kb) / 1024, "torch" in sys.modules, flush=True)
-made.last_word()
+made.finish()
 bus.close()
 """
 NODES = {

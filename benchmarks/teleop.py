@@ -212,7 +212,7 @@ def drive(folder: Path, episodes: int, seed: int, noise: float = NOISE) -> int:
     part = folder.with_name(f"{folder.name}.part")  # a run that was interrupted is not used as a complete one
     station = Station(part, seed, noise)
     done = sum(station.episode(number) for number in range(episodes))
-    station.recorder.last_word()
+    station.recorder.finish()
     part.rename(folder)
     return done
 

@@ -118,8 +118,8 @@ def told_another(run: Path, episodes: int, more: list[str]) -> list[bool]:
 
 def outcomes(measurement: dict[str, Any], number: int | None = None) -> list[bool]:
     """Successes of an evaluation; number: of the episodes with this colour alone."""
-    told = zip(measurement["policy"]["seeds"], measurement["policy"]["success"], strict=True)
-    return [success for seed, success in told if number is None or task_in(ENV, seed) == number]
+    successes = zip(measurement["policy"]["seeds"], measurement["policy"]["success"], strict=True)
+    return [success for seed, success in successes if number is None or task_in(ENV, seed) == number]
 
 
 def measured(run: Path, name: str, *words: str, env: str = ENV) -> dict[str, Any]:

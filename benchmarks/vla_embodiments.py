@@ -100,8 +100,8 @@ def main() -> None:
             rate = json.loads(result.read_text())["policy"]["rate"]
             spent = {"updates": pair.steps, "rows": shares[name], "demonstrations": pair.demos[name]}
             counts = {"k": rate["k"], "n": rate["n"], "wilson95": rate["wilson95"]}
-            told = f"vla/embodiments/{pair.prefix}{name}/{kind}_success"
-            emit(told, rate["success"], "fraction", **counts, **spent)
+            name_of_line = f"vla/embodiments/{pair.prefix}{name}/{kind}_success"
+            emit(name_of_line, rate["success"], "fraction", **counts, **spent)
 
 
 def rows(data: Mapping[str, Path], batch_size: int) -> dict[str, int]:

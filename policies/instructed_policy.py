@@ -34,25 +34,25 @@ class InstructedPolicy:
         self.reads_every_step, self.memory_shape = reads_every_step(policy), memory_shape(policy)
 
     def encode(self, obs: Obs) -> Any:
-        return encode(self._policy, self._told(obs))
+        return encode(self._policy, self._with_instruction(obs))
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return self._policy.features(self._told(obs))
+        return self._policy.features(self._with_instruction(obs))
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self._policy.sample(self._told(obs), noise)
+        return self._policy.sample(self._with_instruction(obs), noise)
 
     def sample_with_moment(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
         """(chunk, moment) of a policy with a memory; see `conditioning.sample_with_moment`."""
-        return sample_with_moment(self._policy, self._told(obs), noise)
+        return sample_with_moment(self._policy, self._with_instruction(obs), noise)
 
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self._policy.sample_from(features, noise)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        return self._policy.refine(self._told(obs), action)
+        return self._policy.refine(self._with_instruction(obs), action)
 
-    def _told(self, obs: Obs) -> Obs:
+    def _with_instruction(self, obs: Obs) -> Obs:
         key, spec = next(iter(self.obs_spec.items()))
         batch = obs[key].shape[: obs[key].ndim - len(spec.shape)]
         return {**obs, INSTRUCTION: self._words.to(obs[key].device).expand(*batch, -1)}

@@ -45,7 +45,7 @@ class InstructedEnv:
         return getattr(self.unwrapped, name)
 
     def reset(self, seeds: Seeds) -> Obs:
-        return self._told(self.unwrapped.reset(seeds))
+        return self._with_instruction(self.unwrapped.reset(seeds))
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -56,15 +56,15 @@ class InstructedEnv:
 
     def step_wait(self) -> StepResult:
         obs, reward, terminated, truncated, info = self.unwrapped.step_wait()
-        told = info | {"final_obs": self._told(info["final_obs"])}
-        return self._told(obs), reward, terminated, truncated, told
+        with_words = info | {"final_obs": self._with_instruction(info["final_obs"])}
+        return self._with_instruction(obs), reward, terminated, truncated, with_words
 
     def snapshot(self) -> dict[str, Any]:
         return self.unwrapped.snapshot()
 
     def restore(self, snapshot: Mapping[str, Any], *seeds: Any) -> Obs:
         """Return to a snapshot, as the environment without an instruction does."""
-        return self._told(self.unwrapped.restore(snapshot, *seeds))
+        return self._with_instruction(self.unwrapped.restore(snapshot, *seeds))
 
     def render(self, lane: int = 0) -> Tensor:
         return self.unwrapped.render(lane)
@@ -72,6 +72,6 @@ class InstructedEnv:
     def close(self) -> None:
         self.unwrapped.close()
 
-    def _told(self, obs: Obs) -> Obs:
+    def _with_instruction(self, obs: Obs) -> Obs:
         device = next(iter(obs.values())).device
         return {**obs, INSTRUCTION: self._words.to(device).repeat(self.num_envs, 1)}

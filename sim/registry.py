@@ -116,8 +116,8 @@ def tasks_in(name: str) -> tuple[str, ...]:
     """Tasks of an environment of several tasks, in the order of its `info["task"]`; empty for one task, and
     for a name that is not known here.
     """
-    told, task = _told(name)
-    return () if told is None else told.tasks_of(task)
+    source, task = _instruction_source(name)
+    return () if source is None else source.tasks_of(task)
 
 
 def envelope_in(name: str) -> FlightEnvelope | None:
@@ -132,7 +132,7 @@ def envelope_in(name: str) -> FlightEnvelope | None:
     return found
 
 
-def _told(name: str) -> tuple[Any, str]:
+def _instruction_source(name: str) -> tuple[Any, str]:
     """Module of `TOLD` of an environment, None for one task, and its name without suite and options."""
     suite, _, task = name.partition("/")
     module = TOLD.get(_kind(suite, task))
@@ -142,8 +142,8 @@ def _told(name: str) -> tuple[Any, str]:
 
 def task_in(name: str, seed: int) -> int:
     """Index in `tasks_in(name)` of the task in the episode of this seed; 0 with one task."""
-    told, task = _told(name)
-    return 0 if told is None else int(told.task_number(told.tasks_of(task), seed))
+    source, task = _instruction_source(name)
+    return 0 if source is None else int(source.task_number(source.tasks_of(task), seed))
 
 
 def numbers_of(name: str, tasks: Sequence[str]) -> list[int]:
@@ -165,8 +165,8 @@ def numbers_of(name: str, tasks: Sequence[str]) -> list[int]:
 
 def longest_instruction(name: str) -> int:
     """Bytes of the longest instruction that the environment gives; the most that there may be if unknown."""
-    told, tasks = _told(name)[0], tasks_in(name)
-    each = [len(text.encode()) for task in tasks for text in told.WORDINGS[task]]
+    source, tasks = _instruction_source(name)[0], tasks_in(name)
+    each = [len(text.encode()) for task in tasks for text in source.WORDINGS[task]]
     return max(each, default=MOST_BYTES)
 
 

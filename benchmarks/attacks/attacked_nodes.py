@@ -216,8 +216,8 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
     usual = Usual(names)
 
     def flight_filter_node(bus: LoneBus) -> FlightFilterNode:
-        judge = FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, "rates")
-        return FlightFilterNode(bus, judge, 100.0, say=_quiet)
+        flight_filter = FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, "rates")
+        return FlightFilterNode(bus, flight_filter, 100.0, say=_quiet)
 
     def recorder(bus: LoneBus) -> RecorderNode:
         topics = [

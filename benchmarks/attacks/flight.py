@@ -74,7 +74,7 @@ class World:
             if self.rng.random() < self.event:
                 self.happen()
             self.tick()
-        was_silent, last = self.oracle.silent, self.filter.last_word()
+        was_silent, last = self.oracle.silent, self.filter.finish()
         assert (last is None) == was_silent, "the last word is wrong"
         assert last is None or tuple(map(float, last)) == self.oracle.off, (
             "the last word does not stop the motors"

@@ -78,7 +78,7 @@ def attack_node(name: str, attacked: Attacked, hostile: Hostile, count: int) -> 
             watch.run(lambda: bus.say(usual, ordinary), f"{usual}, after a hostile message")  # noqa: B023
         watch.run(lambda: bus.advance(rng.choice((0.0, 0.001, 0.01, 0.02))), f"a timer after {topic}")  # noqa: B023
         if watch.dead:
-            node.last_word()
+            node.finish()
             bus = LoneBus(name.split()[0])
             bus.on_sent = watch.on_sent
             _forget(node)
@@ -87,7 +87,7 @@ def attack_node(name: str, attacked: Attacked, hostile: Hostile, count: int) -> 
         watch.note("fills the memory", f"{growth_kb / 1e6:.1f} GB")
     _check_recovery(watch, attacked, bus)
     watch.run(lambda: node.stop("the attack ends"), "stop")
-    watch.run(node.last_word, "last_word")
+    watch.run(node.finish, "finish")
     _forget(node)
     return watch
 

@@ -43,6 +43,6 @@ def chunk_fault(message: JointTrajectory, names: Sequence[str] | None) -> str:
     if message.times_s[0] <= 0.0 or (np.diff(message.times_s) <= 0.0).any():
         return "the times of its waypoints do not increase from above 0 s"
     if names is not None and sorted(message.names) != sorted(names):
-        told = ", ".join(message.names[:10]) or "no joints"
-        return f"it is for {told}, expected {', '.join(names)}"
+        named = ", ".join(message.names[:10]) or "no joints"
+        return f"it is for {named}, expected {', '.join(names)}"
     return ""

@@ -87,7 +87,7 @@ class ActionHeadNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Do nothing: without commands the filter holds the robot."""
 
     def _on_state(self, message: JointState, received_s: float) -> None:

@@ -99,7 +99,7 @@ class ArmPolicyNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """End the inference process."""
         self._inference.close()
 

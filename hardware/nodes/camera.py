@@ -70,7 +70,7 @@ class CameraNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Close the camera."""
         self._close()
 

@@ -55,7 +55,7 @@ class ControllerDriverNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Bring the arm to rest."""
         self._ended = True
         self._driver.close()
@@ -72,7 +72,7 @@ class ControllerDriverNode:
 
     def _check(self) -> None:
         """Report what keeps the arm from following, also while no commands come."""
-        if self._sole.rivals:
+        if self._sole.publisher_conflict:
             return
         found = self._driver.refusal or ("" if self._driver.receives_states else self._gone)
         if found or self._fault == self._found:
@@ -89,8 +89,8 @@ class ControllerDriverNode:
         self._say_fault(sentence)
 
     def _reconnect(self) -> Answer:
-        if self._sole.rivals:
-            return False, self._sole.rivals
+        if self._sole.publisher_conflict:
+            return False, self._sole.publisher_conflict
         if not self._driver.receives_states:
             return False, WAITS
         self._connect()
@@ -106,7 +106,7 @@ class ControllerDriverNode:
             self._say_fault("")
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
-        if not self._ready or self._ended or self._sole.rivals:
+        if not self._ready or self._ended or self._sole.publisher_conflict:
             return
         try:
             if not self._driver.receives_states:

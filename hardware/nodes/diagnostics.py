@@ -52,7 +52,7 @@ class DiagnosticsNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Do nothing."""
 
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
@@ -75,8 +75,8 @@ class DiagnosticsNode:
                 self._levels[row.name] = row.level
                 self._say(f"{row.name}: {row.message}")
         place = f"{self._bus.namespace.strip('/')}/" if self._bus.namespace.strip("/") else ""
-        told = tuple(replace(row, name=f"{place}{row.name}") for row in rows)
-        self._publish(Diagnostics(self._bus.stamp(), told))
+        named = tuple(replace(row, name=f"{place}{row.name}") for row in rows)
+        self._publish(Diagnostics(self._bus.stamp(), named))
 
 
 def _now(status: Status, silent_s: float) -> Status:

@@ -71,9 +71,9 @@ class FlightFilterNode:
     def at_rest(self) -> bool:
         return self.filter.phase is FlightPhase.DISARMED
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Switch the motors off."""
-        self._publish(self.filter.last_word())
+        self._publish(self.filter.finish())
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         self.filter.on_state(message, received_s)
@@ -138,8 +138,8 @@ class FlightFilterNode:
         flies = filter_.phase is FlightPhase.FLYING
         self._lifecycle.report(flies)
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
-        if filter_.reason is Reason.FLIGHT_SECOND_PUBLISHER and filter_.rivals:
-            sentence = filter_.rivals
+        if filter_.reason is Reason.FLIGHT_SECOND_PUBLISHER and filter_.publisher_conflict:
+            sentence = filter_.publisher_conflict
         sentence = self._estop.refused or sentence
         if not flies:
             sentence = unarmed(self._bus.name, sentence)

@@ -82,7 +82,7 @@ class QuadPolicyNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Do nothing: the filter lands the craft."""
 
     def _on_sent(self, message: FlightCommand, received_s: float) -> None:
@@ -97,8 +97,8 @@ class QuadPolicyNode:
                 self.flown.new_goal()
             self._goal_m, self._bad_goal = np.asarray(message.values), ""
             return
-        known, told = self._bad_goal, np.asarray(message.values)
-        shown = f"{told.size} numbers" if told.size > _SHOWN else told.tolist()
+        known, goal = self._bad_goal, np.asarray(message.values)
+        shown = f"{goal.size} numbers" if goal.size > _SHOWN else goal.tolist()
         self._bad_goal = (
             f"the topic 'goal' holds {shown}, expected three finite numbers: the goal before it is kept"
         )

@@ -115,7 +115,7 @@ class RecorderNode:
     def at_rest(self) -> bool:
         return self._running is None
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Save the running recording and release the folder."""
         if self._running is not None:
             self.save()

@@ -77,7 +77,7 @@ class _DriverNode(ABC, Generic[S]):
     def at_rest(self) -> bool:
         return self._resting
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Stop, and wait for the end of a landing, which needs this process's radio."""
         if not self._closed:
             self._closed = True
@@ -153,8 +153,8 @@ class _DriverNode(ABC, Generic[S]):
     def _connect(self) -> Answer:
         if self._lifecycle.finalized:
             return False, FINALIZED
-        if self._sole.rivals:
-            return False, self._sole.rivals
+        if self._sole.publisher_conflict:
+            return False, self._sole.publisher_conflict
         try:
             self._driver.connect()
         except DriverError as error:

@@ -103,9 +103,9 @@ class SafetyFilterNode:
     def at_rest(self) -> bool:
         return self.filter.phase is Phase.DISARMED
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Hold the last position, without time to brake."""
-        self._publish(self.filter.last_word())
+        self._publish(self.filter.finish())
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         self.filter.on_state(message, received_s)
@@ -228,8 +228,8 @@ class SafetyFilterNode:
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
         whom = " and ".join(filter_.followed) or filter_.source
         sentence = f"following {whom}" if filter_.reason is None else filter_.reason.sentence
-        if filter_.reason is Reason.SECOND_PUBLISHER and filter_.rivals:
-            sentence = filter_.rivals
+        if filter_.reason is Reason.SECOND_PUBLISHER and filter_.publisher_conflict:
+            sentence = filter_.publisher_conflict
         sentence = self._estop.refused or sentence
         if filter_.phase is not Phase.ARMED:
             sentence = unarmed(self._bus.name, sentence)

@@ -108,7 +108,7 @@ class SimArmNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Do nothing."""
 
     def _report(self) -> None:
@@ -116,7 +116,7 @@ class SimArmNode:
         self._own.tell(level, sentence, {"holds": str(self.holds)})
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
-        if self._sole.rivals:
+        if self._sole.publisher_conflict:
             return
         try:
             command = JointCommand(last_waypoint(message, self._arm.names))
@@ -181,12 +181,12 @@ class SimQuadNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Do nothing."""
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         values = np.asarray(message.values, dtype=np.float64)
-        if values.shape == (4,) and np.isfinite(values).all() and not self._sole.rivals:
+        if values.shape == (4,) and np.isfinite(values).all() and not self._sole.publisher_conflict:
             self._quad.command(values)
 
     def _on_two_publishers(self, sentence: str) -> None:

@@ -28,5 +28,5 @@ class TaskNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Do nothing."""

@@ -81,7 +81,7 @@ class TeleopNode:
     def at_rest(self) -> bool:
         return not self._flag.on
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """End the intervention and close the device."""
         self._flag.set(False)
         if not self._closed:

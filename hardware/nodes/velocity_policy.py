@@ -120,7 +120,7 @@ class VelocityPolicyNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """End the inference process; the filter lands the craft."""
         self._inference.close()
 

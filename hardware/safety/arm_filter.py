@@ -63,7 +63,7 @@ class ArmFilter:
         self._phase = PhaseMachine(hold_s, _longest_stop_s(self.limits) / self._schedule.period_s)
         self._last = Move(np.zeros(len(robot.joints)), np.zeros(len(robot.joints)))  # sent last
         self._emergency, self._now_s, self._part_held = False, -math.inf, False
-        self.rivals = ""  # sentence while a topic that moves the arm has two publishers
+        self.publisher_conflict = ""  # sentence while a topic that moves the arm has two publishers
 
     @property
     def phase(self) -> Phase:
@@ -138,7 +138,7 @@ class ArmFilter:
 
     def on_two_publishers(self, sentence: str) -> None:
         """Note that a topic that moves the arm has two publishers, which stops it; empty: one is left."""
-        self.rivals = sentence
+        self.publisher_conflict = sentence
         if sentence:
             self.stop(Reason.SECOND_PUBLISHER)
 
@@ -160,10 +160,12 @@ class ArmFilter:
     def arm(self, now_s: float) -> Answer:
         """Begin to hold position, if states come, topics have one publisher each, and no stop is pressed."""
         self._advance(now_s)
-        why = self._phase.refusal(self._emergency, bool(self.rivals), self._states.is_fresh(now_s))
+        why = self._phase.refusal(
+            self._emergency, bool(self.publisher_conflict), self._states.is_fresh(now_s)
+        )
         if why is not None:
             self._count(why)
-            details = {Reason.NO_STATE: self.fault, Reason.TWO_PUBLISHERS: self.rivals}
+            details = {Reason.NO_STATE: self.fault, Reason.TWO_PUBLISHERS: self.publisher_conflict}
             return False, f"not armed: {details.get(why) or why.sentence}"
         if self.phase is Phase.ARMED:
             self._commands.forget_stamps()
@@ -209,7 +211,7 @@ class ArmFilter:
             self._phase.note_stopping_command(at_rest=not move.speed_rad_s.any())
         return move.position_rad.copy()
 
-    def last_word(self) -> Joints | None:
+    def finish(self) -> Joints | None:
         """Position to send without time to brake: one braking step, then silence. None when silent."""
         if self.phase is Phase.DISARMED or self._states.newest is None:
             return None

@@ -142,7 +142,7 @@ class CommandAcceptance:
             return Reason.NOT_ARMED
         if source != self.source:
             return Reason.OUTRANKED if source == "policy" else Reason.NOT_INTERVENING
-        return self._orders[source].judge(message.stamp_s)
+        return self._orders[source].check(message.stamp_s)
 
     def _jumps(self, position: Joints, received_s: float, measured_rad: Joints | None) -> bool:
         """True for a first command that is too far from the measured position."""

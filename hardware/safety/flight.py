@@ -68,7 +68,7 @@ class FlightFilter:
         self._state_s = self._command_s = self._now_s = -math.inf
         self._landing_s = self._held_since_s = math.nan
         self._killed, self._offs = False, 0
-        self.rivals = ""  # sentence while a topic that moves the craft has two publishers
+        self.publisher_conflict = ""  # sentence while a topic that moves the craft has two publishers
         self.dropped: Reason | None = None  # why the newest command was dropped; None when it was accepted
 
     def on_state(self, message: Odometry, received_s: float) -> None:
@@ -97,7 +97,7 @@ class FlightFilter:
             values = np.asarray(message.values, dtype=np.float64)
         except (TypeError, ValueError):
             values = np.zeros(0)
-        self.dropped = refused = self._refuses(values, message.names) or self._order.judge(message.stamp_s)
+        self.dropped = refused = self._refuses(values, message.names) or self._order.check(message.stamp_s)
         if refused is not None:
             self._count(refused)
             return False
@@ -113,7 +113,7 @@ class FlightFilter:
 
     def on_two_publishers(self, sentence: str) -> None:
         """Note that a topic that moves the craft has two publishers, which lands it; empty: one is left."""
-        self.rivals = sentence
+        self.publisher_conflict = sentence
         if sentence:
             self.stop(Reason.FLIGHT_SECOND_PUBLISHER)
 
@@ -126,7 +126,7 @@ class FlightFilter:
         why = self._why_not(now_s)
         if why is not None:
             self._count(why)
-            details = {Reason.NO_STATE: self.fault, Reason.TWO_PUBLISHERS: self.rivals}
+            details = {Reason.NO_STATE: self.fault, Reason.TWO_PUBLISHERS: self.publisher_conflict}
             return False, f"not armed: {details.get(why) or why.sentence}"
         self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
@@ -151,7 +151,7 @@ class FlightFilter:
             self.lander.sent(values)
         return values
 
-    def last_word(self) -> Four | None:
+    def finish(self) -> Four | None:
         """Motors off, when nothing can be sent afterwards. None when silent."""
         if self.phase is FlightPhase.DISARMED:
             return None
@@ -161,7 +161,7 @@ class FlightFilter:
     def _why_not(self, now_s: float) -> Reason | None:
         if self._killed:
             return Reason.EMERGENCY_LATCHED
-        if self.rivals:
+        if self.publisher_conflict:
             return Reason.TWO_PUBLISHERS
         if self.phase is not FlightPhase.DISARMED:
             return Reason.STOPPING

@@ -24,18 +24,18 @@ class Frames:
 
         may_change: the craft does not fly, so that its frames may be others than before.
         """
-        told = message.frame, message.child_frame
-        for name, expected in zip(told, ("ENU", "FLU"), strict=True):
+        frames = message.frame, message.child_frame
+        for name, expected in zip(frames, ("ENU", "FLU"), strict=True):
             if found := axes_in(name):
                 return (
                     f"odom is in '{name}', which is {found.upper()}, expected {expected} (REP 103): "
                     "convert it, or let robot_driver tell it"
                 )
-        if not may_change and self._taken is not None and told != self._taken:
+        if not may_change and self._taken is not None and frames != self._taken:
             return (
-                f"odom changed its frames from '{self._taken[0]}' and '{self._taken[1]}' to '{told[0]}' and "
-                f"'{told[1]}': two estimators publish it, or one was restarted. Keep one of them, and land "
-                "before it changes"
+                f"odom changed its frames from '{self._taken[0]}' and '{self._taken[1]}' to '{frames[0]}' "
+                f"and '{frames[1]}': two estimators publish it, or one was restarted. Keep one of them, and "
+                "land before it changes"
             )
         return ""
 

@@ -30,7 +30,7 @@ class StampOrder:
         """Accept any first message again."""
         self._last_s = None
 
-    def judge(self, stamp_s: float) -> Reason | None:
+    def check(self, stamp_s: float) -> Reason | None:
         """Why the message is late, or None. Does not accept it."""
         if not math.isfinite(stamp_s):
             return Reason.NOT_FINITE
@@ -103,8 +103,8 @@ def _finite(values: Joints) -> bool:
 def state_fault(message: JointState, robot: RobotDescription) -> str:
     """Fault of a dropped state, and what to check."""
     if missing := [name for name in robot.names if name not in message.names]:
-        told = ", ".join(message.names) or "none"
-        return f"joint_states lacks {', '.join(missing)} of the robot's description; it has {told}"
+        named = ", ".join(message.names) or "none"
+        return f"joint_states lacks {', '.join(missing)} of the robot's description; it has {named}"
     if len(set(message.names)) != len(message.names):
         return "joint_states names a joint twice"
     position = read_state(message, robot.names)

@@ -45,7 +45,7 @@ class VelocityTeleop:
         """
         fault = self._jog_fault(message) if isinstance(message, JointJog) else self._twist_fault(message)
         order = self._orders[type(message)]
-        if fault or (late := order.judge(message.stamp_s)) is None:
+        if fault or (late := order.check(message.stamp_s)) is None:
             if not fault:
                 order.take(message.stamp_s)
                 if isinstance(message, JointJog) and not self._only_grips(message):

@@ -73,14 +73,14 @@ class BoundGraph:
     def __init__(self, path: Path, output: str) -> None:
         runtime = _onnxruntime()
         options = _options(runtime, threads=1)
-        told = _session(runtime, path, path.name, options, [_CPU]).get_inputs()
+        inputs = _session(runtime, path, path.name, options, [_CPU]).get_inputs()
         for batch in {
-            str(node.shape[0]) for node in told
+            str(node.shape[0]) for node in inputs
         }:  # names of dynamic axes are known only after loading
             options.add_free_dimension_override_by_name(batch, 1)
         self._session = _session(runtime, path, path.name, options, [_CPU])
         self.name = path.name
-        feed = {node.name: np.zeros((1, *node.shape[1:]), _TYPES[node.type]) for node in told}
+        feed = {node.name: np.zeros((1, *node.shape[1:]), _TYPES[node.type]) for node in inputs}
         out = self._session.run([output], feed)[0].copy()
         self._binding = self._session.io_binding()
         for name, array in feed.items():

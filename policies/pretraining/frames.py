@@ -188,13 +188,13 @@ def pick_frames(
     if instructions is None:
         return picks
     # Drawn last, so that the other rows are those of a training without instructions.
-    told = torch.rand(batch, generator=rng) < config.instruction_goals
+    with_words = torch.rand(batch, generator=rng) < config.instruction_goals
     ends_here = torch.rand(batch, generator=rng) < config.current_goals
-    done = told & ends_here & instructions.reached[video]
+    done = with_words & ends_here & instructions.reached[video]
     return replace(
         picks,
         now=torch.where(done, last, now),
-        words=instructions.words[video] * told[:, None],
+        words=instructions.words[video] * with_words[:, None],
         done=done,
     )
 

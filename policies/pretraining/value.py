@@ -58,7 +58,7 @@ class VideoValue(nn.Module):
         features: Tensor = self.encoder(frames, crop)
         return features
 
-    def told(
+    def goal_features(
         self, features: Float[Tensor, "b f"], words: Int64[Tensor, "b m"] | None
     ) -> Float[Tensor, "b f"]:
         """Features of the instruction in rows with words, `features` in the others."""
@@ -111,12 +111,12 @@ def value_loss(
     b = len(at_goal)
     with torch.no_grad():
         now, then, goal, intent = slow.encode(frames, crop).split(b)
-        goal, intent = slow.told(goal, words), slow.told(intent, words)
+        goal, intent = slow.goal_features(goal, words), slow.goal_features(intent, words)
         target = goal_target(at_goal, slow(then, goal, intent), gamma)
         wanted = goal_target(at_intent, slow(then, intent, intent).amin(0), gamma)
         advantage = wanted - slow(now, intent, intent).mean(0)
     now, goal, intent = value.encode(_without_next(frames, b), _without_next(crop, b)).split(b)
-    estimate = value(now, value.told(goal, words), value.told(intent, words))
+    estimate = value(now, value.goal_features(goal, words), value.goal_features(intent, words))
     loss = expectile_loss(advantage, target - estimate, expectile)
     return loss, {
         "video/loss": loss.detach(),

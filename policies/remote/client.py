@@ -72,10 +72,10 @@ class PolicyConnection:
         if self._token is not None:
             answer["proof"] = proof(self._token, "client", first, second)
         self._channel.send(Frame("open", answer), HELLO_S)
-        told = self._expect("contract", HELLO_S).meta
-        if self._token is not None and not proves(told.get("proof"), self._token, "server", first, second):
+        reply = self._expect("contract", HELLO_S).meta
+        if self._token is not None and not proves(reply.get("proof"), self._token, "server", first, second):
             raise RemoteError("it does not know the token, so it is not the server that was started with it")
-        contract = told.get("contract")
+        contract = reply.get("contract")
         if not isinstance(contract, dict):
             raise GarbledError("it sent no contract")
         return PolicyContract.from_json(contract)

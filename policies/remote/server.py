@@ -162,14 +162,14 @@ class PolicyServer:
         second = opening.meta.get("nonce")
         if not is_nonce(second):
             raise GarbledError("its frame 'open' holds no nonce")
-        told = {"contract": self._served.contract.to_json()}
+        answer = {"contract": self._served.contract.to_json()}
         if self._token is not None:
             if not proves(opening.meta.get("proof"), self._token, "client", first, second):
                 self._say(f"serve: {where} was refused: its token is missing or wrong.")
                 self._refuse(channel, "its token differs: give the client the server's token")
                 return None
-            told |= {"proof": proof(self._token, "server", first, second)}  # type: ignore[dict-item]
-        return Frame("contract", told)
+            answer |= {"proof": proof(self._token, "server", first, second)}  # type: ignore[dict-item]
+        return Frame("contract", answer)
 
     def _answer(self, channel: FrameChannel, request: Frame) -> None:
         number = request.meta.get("number")

@@ -68,9 +68,9 @@ def moment_logits(
     anchor = _moments(policy, {**newest, INSTRUCTION: words}, two[0])
     frames = {key: obs[key].flatten(0, 1).unsqueeze(1) for key in policy.pictures}
     frames[INSTRUCTION] = words.repeat_interleave(count, 0)
-    told = _moments(policy, frames, two[1].repeated(count)).unflatten(0, (-1, count))
-    others = anchor @ told[:, -1].T
-    earlier = torch.einsum("bc,bkc->bk", anchor, told[:, :-1]).masked_fill(~obs[HELD], -torch.inf)
+    tokens = _moments(policy, frames, two[1].repeated(count)).unflatten(0, (-1, count))
+    others = anchor @ tokens[:, -1].T
+    earlier = torch.einsum("bc,bkc->bk", anchor, tokens[:, :-1]).masked_fill(~obs[HELD], -torch.inf)
     return torch.cat([others, earlier], dim=1) / TEMPERATURE
 
 

@@ -47,13 +47,13 @@ class RewordedWindows:
         rows = ranks.shard(torch.arange(batch_size)).tolist()
         batches = self.source.batches(batch_size, seed, start, stop, device, ranks)
         for step, (obs, action) in enumerate(batches, start):
-            told = [
-                self._told(text, derive_seed("wording", seed, step, row))
+            texts = [
+                self._reworded(text, derive_seed("wording", seed, step, row))
                 for row, text in zip(rows, obs[INSTRUCTION].cpu(), strict=True)
             ]
-            yield {**obs, INSTRUCTION: torch.stack(told).to(device)}, action
+            yield {**obs, INSTRUCTION: torch.stack(texts).to(device)}, action
 
-    def _told(self, text: UInt8[Tensor, "K_1 128"], seed: int) -> UInt8[Tensor, "1 128"]:
+    def _reworded(self, text: UInt8[Tensor, "K_1 128"], seed: int) -> UInt8[Tensor, "1 128"]:
         rng = np.random.Generator(np.random.Philox(seed))
         said = reworded(to_text(text[-1].numpy()), self.wordings, self.config, rng)
         return torch.from_numpy(padded(said).copy())[None]

@@ -64,8 +64,8 @@ class MomentMemory(nn.Module):
         """Tokens of this decision after attention to those of the remembered ones."""
         held, now = past[:, :, :1] > 0.5, torch.ones_like(moment[:, :1]) > 0.5
         keep = torch.cat([held.expand(-1, -1, self.moments).flatten(1), now.expand(-1, self.moments)], dim=1)
-        told = torch.cat([past[:, :, 1:], moment.unsqueeze(1)], dim=1)
-        h = told.unflatten(2, (self.moments, self.width)).flatten(1, 2) + self.place
+        values = torch.cat([past[:, :, 1:], moment.unsqueeze(1)], dim=1)
+        h = values.unflatten(2, (self.moments, self.width)).flatten(1, 2) + self.place
         for block in self.blocks:
             h = block(h, keep)
         out: Tensor = self.last(h[:, -self.moments :]).flatten(1)

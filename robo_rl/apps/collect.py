@@ -298,8 +298,8 @@ class Collection:
 
     def _instruction(self, episode: EpisodeBuffer) -> str:
         """Text that is stored with the episode: its instruction where it has one."""
-        told = episode.obs[0].get(INSTRUCTION)
-        return self.config.task or (self.config.env if told is None else to_text(told))
+        instruction = episode.obs[0].get(INSTRUCTION)
+        return self.config.task or (self.config.env if instruction is None else to_text(instruction))
 
     def _note(self, episode: EpisodeBuffer) -> dict[str, Any]:
         return self._made_by | ({TASK_NOTE: self.shares.tasks[episode.task]} if self.shares.tasks else {})

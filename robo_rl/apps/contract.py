@@ -28,10 +28,10 @@ def main(config: ContractConfig) -> int:
     goal = goal_names(bundle)
     if goal and config.robot == "sim_arm":
         check_goal(bundle, SIM_GOAL, SIM_TASK)
-    told = f", has the goal input {', '.join(goal)}" if goal else ""
+    goals = f", has the goal input {', '.join(goal)}" if goal else ""
     print(
         f"{bundle.folder} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
-        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){camera_words(bundle, robot)}{told}."
+        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){camera_words(bundle, robot)}{goals}."
     )
     print(f"Next:   {next_step(config, bundle)}")
     return 0

@@ -146,7 +146,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     def opened(label: str, path: str, name: str | None) -> LoadedPolicy:
         if label in own:
             return own_policy(label, own[label], config, name)
-        return told(config, open_policy(path, device))
+        return instruction(config, open_policy(path, device))
 
     first = opened("policy", config.policy, config.env)
     name = config.env or first.env
@@ -216,7 +216,7 @@ def env_options(config: EvaluateConfig) -> dict[str, Any]:
     return {"max_episode_steps": config.max_episode_steps, "wordings": config.wordings}
 
 
-def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
+def instruction(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
     """The policy, told `instruction` if that is given."""
     if config.instruction is None:
         return actor
@@ -348,9 +348,16 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     with closing(make_env(name, 1, **env_options(config))) as env:
         seeds = seeds_of(config, name)[: config.video_episodes or FILMED]
         factory, noise = executor_factory(config), noise_of(config, actor)
-        path, told = Path(str(config.video)), config.instruction
+        path, instruction = Path(str(config.video)), config.instruction
         record_episodes(
-            env, actor.policy, factory, noise, seeds, path, name=shown_name(actor.folder), told=told
+            env,
+            actor.policy,
+            factory,
+            noise,
+            seeds,
+            path,
+            name=shown_name(actor.folder),
+            instruction=instruction,
         )
 
 

@@ -167,11 +167,11 @@ def write(
             },
         },
     )
-    told = found.found
+    fitted = found.found
     ranges = {
         name: [
-            float((value * np.exp(-2.0 * std))[told].min().round(4)),
-            float((value * np.exp(2.0 * std))[told].max().round(4)),
+            float((value * np.exp(-2.0 * std))[fitted].min().round(4)),
+            float((value * np.exp(2.0 * std))[fitted].max().round(4)),
         ]
         for name, value, std in (("kp", found.kp, found.kp_std), ("kv", found.kv, found.kv_std))
     }

@@ -58,7 +58,7 @@ def main(config: RunConfig) -> int:
     if said := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
         print(said)
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
-        acting = told(policy, bundle, env.spec)
+        acting = instructed_policy(policy, bundle, env.spec)
         if rate := "" if config.rate_hz else missing_rate(env.spec.name, rate_hz):
             print(rate)
         with progress(None, "run", "tick") as bar:
@@ -82,7 +82,7 @@ def main(config: RunConfig) -> int:
     return 0
 
 
-def told(policy: ChunkPolicy, bundle: Bundle, env: EnvSpec) -> ChunkPolicy:
+def instructed_policy(policy: ChunkPolicy, bundle: Bundle, env: EnvSpec) -> ChunkPolicy:
     """The policy, told the bundle's instruction where it reads one and the environment gives none. Raises
     CheckpointError if they do not fit, ConfigError if neither has an instruction.
     """

@@ -45,8 +45,8 @@ def next_step(run: RunDir, env: EnvSpec) -> str:
     """The next command: evaluate on a simulated task, export for a robot. A policy of recorded tasks is told
     the first of them.
     """
-    told = read_policy_json(run.policy)["train"].get("told")
-    instruction = None if told is None else told[0]
+    instructions = read_policy_json(run.policy)["train"].get("task_instructions")
+    instruction = None if instructions is None else instructions[0]
     if env.simulated:
         return command("evaluate", policy=run.policy, instruction=instruction)
     out = run.path / "bundle"

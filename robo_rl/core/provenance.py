@@ -82,7 +82,7 @@ def machine() -> str:
 def _processor(cpuinfo: str) -> str:
     """CPU model with its vector extension, e.g. "AMD EPYC with AVX2": CPUs of one model name differ in it."""
     keys = [line.partition(":") for line in cpuinfo.splitlines()]
-    told = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # the first core
-    flags = told.get("flags", "").split()
+    fields = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # the first core
+    flags = fields.get("flags", "").split()
     vectors = next((f" with {name}" for flag, name in _VECTORS if flag in flags), "")
-    return f"{told['model name']}{vectors}" if "model name" in told else ""
+    return f"{fields['model name']}{vectors}" if "model name" in fields else ""

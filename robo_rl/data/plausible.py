@@ -33,7 +33,7 @@ def check_episodes(episodes: Iterable[Episode]) -> None:
     for episode in episodes:
         where = f"Episode {episode.number:06d} in {episode.path.parent.parent}"
         for column in episode.dataset.columns():
-            if column.name == INSTRUCTION and episode.tells_task:
+            if column.name == INSTRUCTION and episode.task_is_instruction:
                 continue
             if column.name not in episode.meta.arrays:
                 raise DataError(f"{where} has no array '{column.name}'. {_LOOK}")

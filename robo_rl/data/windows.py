@@ -89,8 +89,8 @@ class WindowDataset(Dataset[Batch]):
         complete_only: bool = False,
         human_only: bool = False,
     ) -> None:
-        tell_task = keys is not None and INSTRUCTION in keys
-        store = EpisodeStore(path, complete_only=complete_only, tell_task=tell_task)
+        task_as_instruction = keys is not None and INSTRUCTION in keys
+        store = EpisodeStore(path, complete_only=complete_only, task_as_instruction=task_as_instruction)
         self.spec, self.env, self._path = spec, store.spec, Path(path)
         self.keys = tuple(store.spec.obs if keys is None else keys)
         if unknown := set(self.keys) - store.spec.obs.keys():

@@ -122,15 +122,15 @@ class Recorder:
     stills: bool = True  # store thumbs of every step, 0.1 MB each, for a contact sheet
     frame: Frame = field(default_factory=lambda: np.zeros((2, 2, 3), dtype=np.uint8))
     thumbs: list[list[Frame]] = field(default_factory=lambda: [[]])  # one list per episode
-    told: str | None = None
+    instruction: str | None = None
     views: bool = False
 
     def before_step(self, env: VecEnv, obs: Obs) -> None:
         images = observation_images(obs) if self.views else {}
         self.frame = add_columns(enlarge(env.render(0).cpu().numpy()), images)
         words = to_text(obs[INSTRUCTION][0].cpu().numpy()) if INSTRUCTION in obs else None
-        if self.told is not None or words is not None:
-            self.frame = headline(self.frame, f"instruction: {self.told or words}")
+        if self.instruction is not None or words is not None:
+            self.frame = headline(self.frame, f"instruction: {self.instruction or words}")
         if self.stills:
             self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"
@@ -161,7 +161,7 @@ def record_episodes(
     name: str,
     fps: float | None = None,
     sheet: Path | None = None,
-    told: str | None = None,
+    instruction: str | None = None,
 ) -> EvalResult:
     """Film one policy on these seeds, one episode after another; `env` has a single lane.
 
@@ -175,7 +175,7 @@ def record_episodes(
     fps = env.spec.control_hz if fps is None else fps
     with VideoWriter(path, fps) as writer:
         recorder = Recorder(
-            writer, name, hold=max(1, round(HOLD_S * fps)), stills=sheet is not None, told=told
+            writer, name, hold=max(1, round(HOLD_S * fps)), stills=sheet is not None, instruction=instruction
         )
         result = evaluate(env, policy, executor_factory, noise, seeds, watcher=recorder)
     if sheet is not None:

@@ -22,13 +22,13 @@ class Guard:
         self.base_episodes = 0
         self._sums = {"success": [0.0, 0.0], "return": [0.0, 0.0]}  # of the base's episodes, and of squares
         self._recent: deque[tuple[float, float]] = deque(maxlen=window)  # (success, return)
-        self._told = False  # whether any episode was reported as a success or a failure
+        self._any_reported = False  # whether any episode was reported as a success or a failure
 
     def add(
         self, success: bool, total_return: float = 0.0, *, of_base: bool = False, reported: bool = True
     ) -> None:
         """Add an episode of the base, or of training."""
-        self._told |= reported
+        self._any_reported |= reported
         if not of_base:
             self._recent.append((float(success), total_return))
             return
@@ -40,13 +40,13 @@ class Guard:
     @property
     def _base(self) -> tuple[float, float]:
         """Sum of what is compared over the base's episodes, and of its squares."""
-        total, squares = self._sums["success" if self._told else "return"]
+        total, squares = self._sums["success" if self._any_reported else "return"]
         return total, squares
 
     @property
     def _last(self) -> list[float]:
         """What is compared of the last training episodes."""
-        return [success if self._told else total for success, total in self._recent]
+        return [success if self._any_reported else total for success, total in self._recent]
 
     @property
     def base_mean(self) -> float:
@@ -74,7 +74,7 @@ class Guard:
 
     def in_words(self) -> str:
         """Both means: "succeed 40 % of the time, the base 80 %"."""
-        if not self._told:
+        if not self._any_reported:
             return f"have a mean return of {self.recent_mean:.4g}, the base {self.base_mean:.4g}"
         return f"succeed {100 * self.recent_mean:.0f} % of the time, the base {100 * self.base_mean:.0f} %"
 
@@ -87,7 +87,7 @@ class Guard:
             "base_episodes": self.base_episodes,
             "sums": {name: list(sums) for name, sums in self._sums.items()},
             "recent": [list(each) for each in self._recent],
-            "told": self._told,
+            "any_reported": self._any_reported,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -99,4 +99,4 @@ class Guard:
         self._sums = {name: [float(value) for value in sums[name]] for name in self._sums}
         recent = state["recent"] if known else [(won, 0.0) for won in state["recent"]]
         self._recent = deque(((float(won), float(total)) for won, total in recent), maxlen=self.window)
-        self._told = bool(state.get("told", True))
+        self._any_reported = bool(state.get("any_reported", True))

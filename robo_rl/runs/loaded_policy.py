@@ -73,8 +73,8 @@ class LoadedPolicy:
         if isinstance(self.policy, RemotePolicy):
             self.policy.check(env)
         elif (self.folder / MANIFEST).is_file():
-            told = isinstance(self.policy, InstructedPolicy)
-            check_env(load_bundle(self.folder), with_instruction(env) if told else env)
+            instructed = isinstance(self.policy, InstructedPolicy)
+            check_env(load_bundle(self.folder), with_instruction(env) if instructed else env)
         else:
             check_fits(self.policy, self.folder, env, given)
 
@@ -89,8 +89,8 @@ def check_fits(
     try:
         check_compatible(policy, env, dataset)
     except CheckpointError as error:
-        told = isinstance(policy, InstructedPolicy)
-        other = _of_another_embodiment(folder, with_instruction(env) if told else env)
+        instructed = isinstance(policy, InstructedPolicy)
+        other = _of_another_embodiment(folder, with_instruction(env) if instructed else env)
         if other is None:
             raise
         raise CheckpointError(f"{error} The same run trained a policy that fits: {given}={other}") from None
@@ -116,8 +116,10 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
     """
     if is_remote(path):
         remote = RemotePolicy(parse_address(str(path)))
-        place, told = Path(f"remote:{remote.address}"), remote.contract
-        return LoadedPolicy(place, remote, told.env.name, told.noise, f"{told.runtime} at {remote.address}")
+        place, contract = Path(f"remote:{remote.address}"), remote.contract
+        return LoadedPolicy(
+            place, remote, contract.env.name, contract.noise, f"{contract.runtime} at {remote.address}"
+        )
     folder = find_policy(path)
     if (folder / MANIFEST).is_file():
         bundle = load_bundle(folder)
@@ -206,10 +208,10 @@ def unread_in(folder: Path, env: str, instruction: str | None = None) -> list[st
     """Words that the policy in `folder` does not know, of `instruction` or else of that in the name of the
     environment; none for a policy whose files are not here. Raises ConfigError if it knows no word of it.
     """
-    told = instruction or instruction_of(env)
-    if told is None or not (folder / POLICY_FILE).is_file():
+    words = instruction or instruction_of(env)
+    if words is None or not (folder / POLICY_FILE).is_file():
         return []
-    return unread_words(told, vocabulary_in(read_policy_json(folder)["config"]))
+    return unread_words(words, vocabulary_in(read_policy_json(folder)["config"]))
 
 
 def trained_env_spec(folder: Path) -> EnvSpec:

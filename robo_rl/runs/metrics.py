@@ -93,8 +93,8 @@ class Metrics:
             self._latest |= chosen
         else:
             return
-        told = [name for name in self.shown or self._latest if name in self._latest]
-        text = ", ".join(f"{name.rpartition('/')[2]} {self._latest[name]:.3g}" for name in told)
+        shown = [name for name in self.shown or self._latest if name in self._latest]
+        text = ", ".join(f"{name.rpartition('/')[2]} {self._latest[name]:.3g}" for name in shown)
         self.bar.set_postfix_str(text, refresh=False)
 
     def sync(self) -> None:

@@ -189,10 +189,11 @@ def _told_env(folder: Path, policy: Mapping[str, Any], evaluated: str | None) ->
     own = trained_env_spec(folder)
     if not own.simulated:
         return evaluated
-    told = policy.get("train", {}).get("told")
-    if not told or "," in told[0]:  # no name can hold it
+    instructions = policy.get("train", {}).get("task_instructions")
+    if not instructions or "," in instructions[0]:  # no name can hold it
         return None
-    return with_option(own.name, INSTRUCTION, told[0]) if own.name.partition("/")[0] in WITH_OPTIONS else None
+    suite = own.name.partition("/")[0]
+    return with_option(own.name, INSTRUCTION, instructions[0]) if suite in WITH_OPTIONS else None
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:

@@ -103,9 +103,9 @@ class GymnasiumLane:
         obs, reward, terminated, truncated, self._info = self._answers.step(
             _within(self._env.action_space, action)
         )
-        told = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
-        self._reports_success |= bool(told)
-        success, options = bool(told) and told[0], self._options
+        reported = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
+        self._reports_success |= bool(reported)
+        success, options = bool(reported) and reported[0], self._options
         observed = self._checked(obs, reward)
         if options.reward == "sparse" and (terminated or truncated) and not self._reports_success:
             raise EnvError(

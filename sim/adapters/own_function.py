@@ -152,7 +152,7 @@ class OwnFunction:
                 raise TypeError
         except (TypeError, ValueError):
             raise ConfigError(
-                f"{self._name} returned {_told(result)}, expected: an array of {self._dim} numbers, the "
+                f"{self._name} returned {_described(result)}, expected: an array of {self._dim} numbers, the "
                 f"action of {self._spec.name}."
             ) from None
         if action.shape not in self._shapes:
@@ -179,7 +179,7 @@ def _called(function: Function, *given: Any) -> Any:
         raise ConfigError(_not_called(name_of(function), error, bool(given))) from error
 
 
-def _told(result: Any) -> str:
+def _described(result: Any) -> str:
     return "None" if result is None else f"a result of the type {type(result).__name__}"
 
 

@@ -144,12 +144,12 @@ class TaskVecEnv:
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
         self._physics = self._engine.physics()
-        judged = self._kernels.judge(self._goal, Counts(self._age, self._held, self._success), self._physics)
-        self._age, self._held, self._success = judged.counts
-        diverged, success, seed = ~judged.sane, judged.counts.success, self._episode_seed
-        ended = judged.terminated | judged.truncated
+        scored = self._kernels.score(self._goal, Counts(self._age, self._held, self._success), self._physics)
+        self._age, self._held, self._success = scored.counts
+        diverged, success, seed = ~scored.sane, scored.counts.success, self._episode_seed
+        ended = scored.terminated | scored.truncated
         final = self._senses.after_step(
-            judged.obs, judged.sane, self._physics, seed, self._age, self._obs, self._drawn(ended)
+            scored.obs, scored.sane, self._physics, seed, self._age, self._obs, self._drawn(ended)
         )
         self._obs = final
         if self._restarts is not None:
@@ -169,7 +169,7 @@ class TaskVecEnv:
             "next_seed": self._episode_seed.clone(),
             "diverged": diverged,
         }
-        ends = (judged.reward, judged.terminated, judged.truncated)
+        ends = (scored.reward, scored.terminated, scored.truncated)
         if self._resident:
             return self._given(self._obs), *ends, info | {"final_obs": self._given(final)}
         on_host = {name: value.cpu() for name, value in info.items() if isinstance(value, Tensor)}

@@ -1,6 +1,6 @@
 """Computations of a step besides physics, as two pure functions that a compiler can fuse.
 
-command: from actions to the targets of all servos. judge: from states to observation, reward, success and the
+command: from actions to the targets of all servos. score: from states to observation, reward, success and the
 end.
 """
 
@@ -74,7 +74,7 @@ class TaskKernels:
         ctrl, memory = self._run_command(memory, action, *_parts(physics))
         return ctrl, memory
 
-    def judge(self, goal: Float[Tensor, "n g"], counts: Counts, physics: Physics) -> KernelResult:
+    def score(self, goal: Float[Tensor, "n g"], counts: Counts, physics: Physics) -> KernelResult:
         """Result of the step that led to this state. counts: before the step."""
         obs, sane, reward, terminated, truncated, *after = self._run_judge(goal, *counts, *_parts(physics))
         return KernelResult(obs, sane, reward, terminated, truncated, Counts(*after))

@@ -1,6 +1,6 @@
 """Simulated human who takes over where the policy acts badly: interventions without a robot.
 
-    judge(obs, policy's action, human's action) ─► good or bad ─► a coin per (episode seed, step) ─► `steps`
+    is_bad(obs, policy's action, human's action) ─► good or bad ─► a coin per (episode seed, step) ─► `steps`
     human steps
 
 The coin makes the human fallible, as in RLIF's simulation (Luo et al. 2024): with probability `error` a bad
@@ -24,7 +24,7 @@ from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Bool, Float, Int
 from sim.vec.expert import Expert, WatchingExpert
 
-Judge = Callable[
+BadAction = Callable[
     [Obs, Tensor, Tensor], Tensor
 ]  # (obs, policy's (n, a), human's (n, a)) in [-1, 1] -> (n,) bool: bad
 
@@ -43,8 +43,8 @@ class InterventionConfig:
     noise: float = setting(0.0, "standard deviation of the noise added to the human's actions", at_least=0.0)
 
 
-def by_distance(threshold: float) -> Judge:
-    """Judge by distance: bad where the RMS difference to the human's action exceeds `threshold`."""
+def by_distance(threshold: float) -> BadAction:
+    """Bad action by distance: bad where the RMS difference to the human's action exceeds `threshold`."""
 
     def bad(obs: Obs, action: Float[Tensor, "n a"], human: Float[Tensor, "n a"]) -> Bool[Tensor, " n"]:
         return (action - human).square().mean(dim=-1).sqrt() > threshold
@@ -61,14 +61,21 @@ class Intervened:
     """
 
     def __init__(
-        self, env: VecEnv, human: Expert, judge: Judge, *, error: float = 0.05, steps: int = 4, seed: int = 0
+        self,
+        env: VecEnv,
+        human: Expert,
+        is_bad: BadAction,
+        *,
+        error: float = 0.05,
+        steps: int = 4,
+        seed: int = 0,
     ) -> None:
         check_settings(InterventionConfig(error=error, steps=steps))
         if error > 1.0:
             raise ConfigError(
                 f"intervention.error is a probability, found {error}; expected a number in [0, 1]."
             )
-        self._env, self.human, self.judge = env, human, judge
+        self._env, self.human, self.is_bad = env, human, is_bad
         self.error, self.steps, self.seed = error, steps, seed
         self.spec, self.num_envs, self.metadata = env.spec, env.num_envs, env.metadata
         self._low, self._high = torch.tensor(env.spec.action.low), torch.tensor(env.spec.action.high)
@@ -104,7 +111,7 @@ class Intervened:
     def _takes_over(self, action: Float[Tensor, "n a"], human: Float[Tensor, "n a"]) -> Bool[Tensor, " n"]:
         """Lanes where an intervention starts now."""
         normalize = self.spec.action.normalize
-        bad = self.judge(self._obs, normalize(action), normalize(human))
+        bad = self.is_bad(self._obs, normalize(action), normalize(human))
         chance = torch.where(bad, 1.0 - self.error, self.error)
         coin = self._coins[torch.arange(self.num_envs), self._step]
         return (self._left == 0) & ~self._was & (coin < chance)

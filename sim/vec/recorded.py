@@ -85,8 +85,8 @@ class Recorded:
         return obs, reward, terminated, truncated, info
 
     def _label(self, episode: EpisodeBuffer) -> str:
-        told = episode.obs[0].get(INSTRUCTION)
-        return self.spec.name if told is None else to_text(told)
+        instruction = episode.obs[0].get(INSTRUCTION)
+        return self.spec.name if instruction is None else to_text(instruction)
 
     def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> EpisodeBuffer:
         """Episode that has just ended in this lane."""

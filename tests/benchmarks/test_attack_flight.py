@@ -25,7 +25,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "old states": (flight, "STALE_STATE_PERIODS", 4.0),
     "one state cuts": (Confirmation, "confirms", lambda self, received_s: True),
     "no state cuts": (Confirmation, "confirms", lambda self, received_s: False),
-    "no order": (StampOrder, "judge", lambda self, *place: None),
+    "no order": (StampOrder, "check", lambda self, *place: None),
     "armed anywhere": (flight.FlightFilter, "_why_not", lambda self, now_s: None),
     "lands upwards": (RatesLander, "descend", lambda self, state, speed: np.array([0.6, 0.0, 0.0, 0.0])),
 }

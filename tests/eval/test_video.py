@@ -59,16 +59,16 @@ def test_a_film_without_a_sheet_keeps_no_pictures(tmp_path: Path, stills: bool) 
     assert len(recorder.thumbs[-1]) == (3 if stills else 0)
 
 
-@pytest.mark.parametrize("told", [None, "close the drawer"])
-def test_a_film_shows_the_instruction(tmp_path: Path, told: str | None) -> None:
+@pytest.mark.parametrize("instruction", [None, "close the drawer"])
+def test_a_film_shows_the_instruction(tmp_path: Path, instruction: str | None) -> None:
     """In a strip above the image: the observed one, or what the policy is told instead."""
     env = PushButtonEnv(1)
     obs = env.reset(iter([1]))
     with VideoWriter(tmp_path / "film.mp4", 10) as writer:
-        recorder = Recorder(writer, "vla", hold=1, told=told)
+        recorder = Recorder(writer, "vla", hold=1, instruction=instruction)
         words = torch.from_numpy(to_bytes("open the drawer").copy())[None]
         recorder.before_step(env, {**obs, INSTRUCTION: words})
-    expected = headline(enlarge(env.render(0).numpy()), f"instruction: {told or 'open the drawer'}")
+    expected = headline(enlarge(env.render(0).numpy()), f"instruction: {instruction or 'open the drawer'}")
     np.testing.assert_array_equal(recorder.frame, expected)
 
 

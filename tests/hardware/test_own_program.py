@@ -40,7 +40,7 @@ def test_program_of_the_docs_moves_the_arm_and_saves_the_episode(
     late_s = world.now() + 1.0
     world.bus("clock").spin(lambda: world.now() >= late_s)
     assert body.read()[0][0] - begun_rad == pytest.approx(1.0, abs=0.1)
-    recorder.last_word()
+    recorder.finish()
     (path,) = find_bags(tmp_path)
     with closing(Bag(path, ros_types())) as bag:
         assert "episode/success" in bag.topics

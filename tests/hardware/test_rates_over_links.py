@@ -106,7 +106,7 @@ class Link:
 
     def close(self) -> None:
         self.robot.stop("the test ends")
-        self.robot.last_word()
+        self.robot.finish()
 
 
 def test_crazyflie_takes_off_holds_and_lands(rates: Bundle) -> None:

@@ -84,4 +84,4 @@ def test_recorded_text_without_words_stays() -> None:
     """`to_bytes` would refuse it in the middle of a training."""
     config = VlaConfig(rewording=0.0, word_dropout=0.0, word_insertions=0)
     text = torch.from_numpy(padded("...").copy())[None]
-    assert torch.equal(RewordedWindows(Told(), {}, config)._told(text, 0), text)
+    assert torch.equal(RewordedWindows(Told(), {}, config)._reworded(text, 0), text)

@@ -102,7 +102,7 @@ class PublisherWatch:
         self._tell(changed & self._callbacks.keys())
 
     def look_up_names(self) -> None:
-        """Tell the names of rivals that were not known yet: a node announces itself after its publishers."""
+        """Report the names of publishers that were not known yet: a node announces itself after them."""
         self._tell({topic for topic, names in self._told.items() if len(names) > 1})
 
     def close(self) -> None:

@@ -31,10 +31,10 @@ class OwnStatus:
         self, level: int, sentence: str, values: Mapping[str, str] | None = None, orderly: bool = True
     ) -> None:
         """Publish a status. level: 0 ok, 1 warning, 2 error. orderly: expected in a node that ends."""
-        told = dict(values or {})
+        details = dict(values or {})
         if self._why:
-            told[ENDS] = self._why
+            details[ENDS] = self._why
             if orderly:
                 level, sentence = 0, f"stopping: {self._why}"
-        status = Status(self._name, level, sentence, told, self._hardware)
+        status = Status(self._name, level, sentence, details, self._hardware)
         self._publish(Diagnostics(self._bus.stamp(), (status,)))

@@ -18,6 +18,6 @@ class Node(Protocol):
         """True once what `stop` began is done."""
         ...
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Publish the last message before the node is gone, without waiting. May be called twice."""
         ...

@@ -19,12 +19,13 @@ from hardware.topic import Topic
 class SolePublishers:
     """Watches topics, each with the largest number of publishers that it may have.
 
-    rivals: a sentence while a topic has too many, with their names and what to do; empty otherwise.
+    publisher_conflict: a sentence while a topic has too many, with their names and what to do; otherwise
+    empty.
     on_change: called with that sentence when it changes.
     """
 
     def __init__(self, bus: Bus, most: Mapping[Topic[Any], int], on_change: Callable[[str], None]) -> None:
-        self.rivals = ""
+        self.publisher_conflict = ""
         self._most = {topic.name: count for topic, count in most.items()}
         self._names: dict[str, tuple[str, ...]] = {}
         self._on_change = on_change
@@ -36,8 +37,8 @@ class SolePublishers:
         found = next(
             (_sentence(name, each) for name, each in self._names.items() if len(each) > self._most[name]), ""
         )
-        if found != self.rivals:
-            self.rivals = found
+        if found != self.publisher_conflict:
+            self.publisher_conflict = found
             self._on_change(found)
 
 

@@ -158,7 +158,7 @@ def _call(name: str, overrides: list[str], origin: Collection[str], typed: str) 
         module, function = VERBS[name].target.split(":")
         return int(getattr(import_module(module), function)(config) or 0)
     except KeyboardInterrupt as stop:
-        raise _told(stop, name, config, began_s) from stop
+        raise _with_message(stop, name, config, began_s) from stop
     except ChangedSettingsError:
         raise
     except RoboRLError:
@@ -179,10 +179,10 @@ def _call(name: str, overrides: list[str], origin: Collection[str], typed: str) 
     except ImportError as error:
         if (interrupt := _interrupt_in(error)) is None:
             raise
-        raise _told(interrupt, name, config, began_s) from error
+        raise _with_message(interrupt, name, config, began_s) from error
 
 
-def _told(stop: KeyboardInterrupt, name: str, config: Any, began_s: float) -> KeyboardInterrupt:
+def _with_message(stop: KeyboardInterrupt, name: str, config: Any, began_s: float) -> KeyboardInterrupt:
     """The interrupt with a clause on what it left of the verb."""
     from robo_rl.apps.cli.stopped import stopped_words
 

@@ -165,7 +165,7 @@ def play(
         device.start(bus.now(), seen[0], approach_rad_s)
         bus.spin(lambda: device.done or bool(said) or stop.asked or not safety.passes)
     finally:
-        node.last_word()
+        node.finish()
     if said or not (safety.passes or stop.asked):
         ended = f"The replay ended after {counted(device.frames, 'frame')}"
         raise DriverError(f"{ended}. {said[0]}" if said else f"{ended}: {_why(safety)}")

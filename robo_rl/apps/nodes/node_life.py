@@ -124,7 +124,7 @@ def leave(nodes: Sequence[tuple[Node, Bus]]) -> None:
     """
     errors: list[Exception] = []
     with shielded():
-        for last in (*(node.last_word for node, _ in nodes), *(own.close for _, own in reversed(nodes))):
+        for last in (*(node.finish for node, _ in nodes), *(own.close for _, own in reversed(nodes))):
             try:
                 last()
             except Exception as error:

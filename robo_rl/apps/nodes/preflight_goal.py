@@ -47,10 +47,10 @@ def check_words(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
     nodes: (node, its settings). Raises ConfigError for words that are no instruction, or of which a bundle
     knows none.
     """
-    told = [given.words for node, given in nodes if node == "task" and given.words]
+    instructions = [given.words for node, given in nodes if node == "task" and given.words]
     for folder in sorted({given.bundle for node, given in nodes if node in TOLD_NODES and given.bundle}):
         known = vocabulary_at(Path(folder))
-        for words in told:
+        for words in instructions:
             to_bytes(words)
             if said := unread_sentence(folder, unread_words(words, known)):
                 yield said

@@ -94,13 +94,13 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         for name in offered:
             task_bus.call(name, 1.0)
 
-    judge = ReachScorer(task_bus, body, config.seed, reset)
-    judge.place()
+    scorer = ReachScorer(task_bus, body, config.seed, reset)
+    scorer.place()
     nodes: list[tuple[Node, Bus]] = [(safety, buses["safety_filter"]), (head, buses["action_head"])]
     nodes += [] if policy is None else [(policy, buses["arm_policy"])]
     return Cell(
         nodes=[*nodes, (sim, buses["sim_robot"])],
-        task=judge,
+        task=scorer,
         ready=lambda: policy is None or policy.infers,
         fault=lambda: "" if policy is None else policy.fault,
         arm=lambda: task_bus.call("safety_filter/arm", 1.0),
@@ -109,7 +109,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         timing=lambda: head.head.timing,
         figures=lambda: loop_figures(head.head.timing, None if policy is None else policy.requests.took),
         next=f"{command('up arm_sim', bundle=bundle.folder)}   (the same nodes as processes on a bus)",
-        episode_s=judge.task.max_steps / CONTROL_HZ,
+        episode_s=scorer.task.max_steps / CONTROL_HZ,
     )
 
 

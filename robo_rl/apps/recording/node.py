@@ -103,7 +103,7 @@ class RecordAppNode:
     def at_rest(self) -> bool:
         return True
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         """Commit the running episode, and say for the last time whether the emergency stop is pressed."""
         if not self._closed:
             self._close("the app ends")

@@ -86,14 +86,14 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     if isinstance(initial, VlaPolicy):
         check_vla_settings(config)
     limits = None if initial is None else initial.action_spec
-    tell_task = isinstance(config.policy, VlaConfig)
+    task_as_instruction = isinstance(config.policy, VlaConfig)
     data = TrainData.select(
         config.data,
         config.learn_from,
         config.action_range,
         limits,
-        tell_task=tell_task,
-        several=tell_task and initial is None,
+        task_as_instruction=task_as_instruction,
+        several=task_as_instruction and initial is None,
     )
     check_one_process(config, data, ranks)
     set_cpu_threads(config.threads, images=data.has_pictures)
@@ -122,7 +122,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         spatial = isinstance(config.policy, VlaConfig) and config.policy.spatial > 0.0
         robots = embodiment_sentences(out, data, spatial=spatial)
         unused = unused_by_training(config, data.spec) if initial is None else ()
-        words = data.task_instruction_sentence() if tell_task else data.unread_sentence()
+        words = data.task_instruction_sentence() if task_as_instruction else data.unread_sentence()
         for said in filter(None, (*data.sentences(), words, *robots, *unused)):
             print(said)
         if len(source) < data.frames:
@@ -327,7 +327,7 @@ def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:
             "frames": data.frames,
             "left_out": data.left_out,
         },
-        **({"told": data.told} if data.told else {}),
+        **({"task_instructions": data.task_instructions} if data.task_instructions else {}),
         "steps": config.steps,
         "seed": config.seed,
         "commit": commit(),

@@ -35,8 +35,8 @@ def check_one_process(config: TrainConfig, data: TrainData, ranks: Ranks) -> Non
 def fresh_joint(config: TrainConfig, shape: VlaConfig, data: TrainData) -> JointVla:
     """New policies of all embodiments of the data, with weights from the seed."""
     torch.manual_seed(derive_seed("init", config.seed))
-    told = all(INSTRUCTION in each.spec.obs for each in data.embodiments)
-    words = vocabulary_of(data.wordings()) if shape.tokens == "words" and told else ()
+    instructed = all(INSTRUCTION in each.spec.obs for each in data.embodiments)
+    words = vocabulary_of(data.wordings()) if shape.tokens == "words" and instructed else ()
     each = [(part.spec.for_policies(), part.normalizer(config.range_floor)) for part in data.embodiments]
     return joint_policy(each, shape, config.chunk, config.execute, words)
 
@@ -94,5 +94,5 @@ def save_policies(
 def own_note(note: dict[str, Any], part: TrainData) -> dict[str, Any]:
     """The note of one embodiment's policy: that of the training, with its own datasets and tasks told."""
     own = {OWN_DATA: [str(each.store.path) for each in part.selections]}
-    told = {"told": part.told} if part.told else {}
-    return {key: value for key, value in note.items() if key != "told"} | own | told
+    instructions = {"task_instructions": part.task_instructions} if part.task_instructions else {}
+    return {key: value for key, value in note.items() if key != "task_instructions"} | own | instructions

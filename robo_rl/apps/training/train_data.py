@@ -70,16 +70,18 @@ class TrainData:
         action_range: str = "limits",
         limits: ActionSpec | None = None,
         *,
-        tell_task: bool = False,
+        task_as_instruction: bool = False,
         several: bool = False,
     ) -> TrainData:
-        """Episodes of `data=` by the rule `learn_from`. tell_task: the task of an episode is its instruction,
-        where none was recorded as an observation. several: datasets may be of different embodiments.
+        """Episodes of `data=` by the rule `learn_from`.
+
+        task_as_instruction: the task of an episode is its instruction where none was recorded as an
+        observation. several: datasets may be of different embodiments.
 
         Raises DataError for datasets that do not fit each other and episodes without a task to tell,
         ConfigError for a bad `data=`.
         """
-        stores = [EpisodeStore(path, tell_task=tell_task) for path in dataset_paths(data)]
+        stores = [EpisodeStore(path, task_as_instruction=task_as_instruction) for path in dataset_paths(data)]
         for store in stores:
             check_images(store)
         if not several:
@@ -87,7 +89,7 @@ class TrainData:
         made = cls(tuple(selected_episodes(store, learn_from) for store in stores), action_range, limits)
         check_episodes(made.episodes)
         for selection in made.selections:
-            check_told(selection)
+            check_task_instructions(selection)
         return made
 
     @cached_property
@@ -149,13 +151,13 @@ class TrainData:
         return [f"{each} learn_from=all selects every one." for each in said if each]
 
     @property
-    def told(self) -> list[str]:
+    def task_instructions(self) -> list[str]:
         """Tasks that are instructions, because none were recorded as observations."""
-        return sorted({episode.meta.task for episode in self.episodes if episode.tells_task})
+        return sorted({episode.meta.task for episode in self.episodes if episode.task_is_instruction})
 
     def task_instruction_sentence(self) -> str:
         """Sentence on episodes whose task is their instruction; empty if all have a recorded one."""
-        if not (texts := self.told):
+        if not (texts := self.task_instructions):
             return ""
         some = ", ".join(f"'{text}'" for text in texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
         said = f"No instruction was recorded as an observation: the task of each episode is told ({some})."
@@ -232,8 +234,8 @@ class TrainData:
         """
         tasks: dict[str, set[Any]] = {}
         for episode in self.episodes:
-            for told in np.unique(episode.obs(INSTRUCTION), axis=0):
-                of = tasks.setdefault(to_text(told), set())
+            for words in np.unique(episode.obs(INSTRUCTION), axis=0):
+                of = tasks.setdefault(to_text(words), set())
                 of |= set() if task_changed(episode.meta) else {episode.meta.info.get(TASK_NOTE)}
         alike = {text: next(iter(of)) if len(of) == 1 else None for text, of in sorted(tasks.items())}
         return {
@@ -266,14 +268,16 @@ class TrainData:
 def array_checksums(episode: Episode) -> list[tuple[str, int]]:
     """(name, CRC-32C) of the arrays that a training reads: observations and actions, not labels."""
     names = [*sorted(episode.dataset.env.for_datasets().obs), "action"]
-    told = [(INSTRUCTION, zlib.crc32(episode.meta.task.encode()))] if episode.tells_task else []
-    return told + [(name, episode.meta.arrays[name].crc32c) for name in names if name in episode.meta.arrays]
+    of_task = [(INSTRUCTION, zlib.crc32(episode.meta.task.encode()))] if episode.task_is_instruction else []
+    return of_task + [
+        (name, episode.meta.arrays[name].crc32c) for name in names if name in episode.meta.arrays
+    ]
 
 
-def check_told(selection: EpisodeSelection) -> None:
+def check_task_instructions(selection: EpisodeSelection) -> None:
     """Raise DataError if the task of an episode is its instruction, and is no text that can be one."""
-    told = [episode for episode in selection.episodes if episode.tells_task]
-    without = [episode.number for episode in told if not episode.meta.task.strip()]
+    episodes = [episode for episode in selection.episodes if episode.task_is_instruction]
+    without = [episode.number for episode in episodes if not episode.meta.task.strip()]
     path = selection.store.path
     if without:
         raise DataError(
@@ -281,7 +285,7 @@ def check_told(selection: EpisodeSelection) -> None:
             f"the policy (first: {without[0]}). Give them one: "
             f"{command('data edit', path=path, relabel=without[:SHOWN], task='what was done')}"
         )
-    for episode in told:
+    for episode in episodes:
         try:
             to_bytes(episode.meta.task)
         except ConfigError as error:
@@ -373,7 +377,7 @@ def check_targets(data: TrainData, otherwise: str) -> None:
 def _advice_on_names(selection: EpisodeSelection) -> str:
     """How to put words in the place of tasks that are the environment's name; empty without such tasks."""
     name = selection.store.spec.name
-    named = [e.number for e in selection.episodes if e.tells_task and e.meta.task == name]
+    named = [e.number for e in selection.episodes if e.task_is_instruction and e.meta.task == name]
     if not named:
         return ""
     edit = command("data edit", path=selection.store.path, relabel=_ranges(named), task="<words>")

@@ -22,7 +22,7 @@ from robo_rl.apps.tuning.encoders.true_state import check_privileged
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.rewards.progress import check_progress, check_taught
-from robo_rl.apps.tuning.start import env_name, in_training, with_planning_interval
+from robo_rl.apps.tuning.start import demonstrations_for, env_name, in_training, with_planning_interval
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.training_lanes import check_curriculum
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
@@ -30,7 +30,6 @@ from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import has_state
 from robo_rl.core.spec import EnvSpec
-from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demos import chosen_episodes
@@ -159,8 +158,7 @@ def check_progress_fits(config: FinetuneVerb, base: SavedPolicy) -> None:
     """
     if config.method.progress_weight == 0.0 or (config.resume and has_state(Path(config.out) / PROGRESS)):
         return
-    told = INSTRUCTION in base.obs_spec
-    check_taught(config.method, base, EpisodeStore(str(config.demos), complete_only=True, tell_task=told))
+    check_taught(config.method, base, demonstrations_for(base, str(config.demos)))
 
 
 def check_pictures_fit(config: FinetuneVerb, base: SavedPolicy) -> None:

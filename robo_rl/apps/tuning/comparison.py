@@ -55,7 +55,7 @@ class TrainingEpisodes:
     late: list[float] = field(default_factory=list)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     returns: dict[str, deque[float]] = field(default_factory=dict)  # of the episodes in base, late and recent
-    told: bool = False  # whether any episode was reported as a success or a failure
+    any_reported: bool = False  # whether any episode was reported as a success or a failure
 
     def add(self, episodes: Iterable[CollectedEpisode], phase: str, left: int = 0, limit: int = 0) -> None:
         """Add the episodes that ended in a phase of training.
@@ -69,12 +69,12 @@ class TrainingEpisodes:
             getattr(self, name).append(float(episode.success))
             most = RECENT if name == "recent" else None
             self.returns.setdefault(name, deque(maxlen=most)).append(episode.total_reward)
-            self.told |= episode.reported
+            self.any_reported |= episode.reported
 
     @property
     def by_return(self) -> bool:
         """True if returns are compared."""
-        return bool(self.returns) and not self.told
+        return bool(self.returns) and not self.any_reported
 
     def measures(self) -> dict[str, Measure]:
         """Success (or return) of `base`, in its early episodes if there are enough, and of `policy`, as far
@@ -128,7 +128,7 @@ class TrainingEpisodes:
     def state_dict(self) -> dict[str, Any]:
         lists = {"base": list(self.base), "late": list(self.late), "recent": list(self.recent)}
         returns = {name: list(values) for name, values in self.returns.items()}
-        return lists | {"returns": returns, "told": self.told}
+        return lists | {"returns": returns, "any_reported": self.any_reported}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TrainingEpisodes:
@@ -138,7 +138,7 @@ class TrainingEpisodes:
             name: deque(values, maxlen=RECENT if name == "recent" else None)
             for name, values in state.get("returns", {}).items()
         }
-        return cls(base, late, deque(recent, maxlen=RECENT), returns, bool(state.get("told", False)))
+        return cls(base, late, deque(recent, maxlen=RECENT), returns, bool(state.get("any_reported", False)))
 
 
 def base_phase(collector: Experience, base_steps: int) -> tuple[int, int]:
@@ -251,14 +251,14 @@ def choose(
     its own, so it races only if these do not favour the trained policy. better: whether they do. wins_ties:
     whether the trained policy is kept if both solve as many episodes.
     """
-    rivals = bases[:1] if better else bases
+    others = bases[:1] if better else bases
     kept, spent, said = trained, 0, []
-    for i, rival in enumerate(rivals):
-        found = race_of(kept, rival, config, (most_steps - spent) // (len(rivals) - i))
+    for i, other in enumerate(others):
+        found = race_of(kept, other, config, (most_steps - spent) // (len(others) - i))
         spent += found.env_steps
         stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or wins_ties))
-        said.append(_sentence(found, kept, rival, stays, "" if found.lead else ", on a tie"))
-        kept = kept if stays else rival
+        said.append(_sentence(found, kept, other, stays, "" if found.lead else ", on a tie"))
+        kept = kept if stays else other
     return Choice(kept, spent, tuple(said))
 
 
@@ -297,10 +297,10 @@ def player(contender: ComparedPolicy, env: VecEnv, config: FinetuneVerb) -> Play
     return play
 
 
-def _sentence(found: Race, kept: ComparedPolicy, rival: ComparedPolicy, stays: bool, why: str) -> str:
+def _sentence(found: Race, kept: ComparedPolicy, other: ComparedPolicy, stays: bool, why: str) -> str:
     """Result of a race in words. why: what decided besides."""
-    winner = kept if stays else rival
+    winner = kept if stays else other
     if (measures := found.measures()) is None:
-        return f"no steps are left to compare {kept.name} with {rival.name}: {winner.name} is kept"
-    result = f"{kept.name} {measures[0]}, {rival.name} {measures[1]} on the same episodes"
+        return f"no steps are left to compare {kept.name} with {other.name}: {winner.name} is kept"
+    result = f"{kept.name} {measures[0]}, {other.name} {measures[1]} on the same episodes"
     return f"{result}: {winner.name} is kept{why}"

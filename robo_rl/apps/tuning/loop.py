@@ -28,6 +28,7 @@ from robo_rl.apps.tuning.evaluations import Best, Evaluate, evaluations, score_o
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import shown_success, train_note
 from robo_rl.apps.tuning.start import (
+    demonstrations_for,
     env_name,
     env_options,
     evaluation_lanes,
@@ -47,7 +48,6 @@ from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
-from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
@@ -81,8 +81,7 @@ def run_method(
     method = in_training(config, method)
     if method.execute is not None and method.map.kind != "direct":
         base = with_planning_interval(base, method.execute)
-    told = INSTRUCTION in base.obs_spec
-    demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True, tell_task=told)
+    demos = None if config.demos is None else demonstrations_for(base, config.demos)
     replayed = config.demos is not None and method.mix.demo > 0.0
     rule = "all" if method.reward_source == "interventions" else "unfailed"
     if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), rule).sentence()):

@@ -80,7 +80,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
             print_tasks(tasks)
             result["tasks"] = tasks_json(tasks)
     rate = None if before is None else before.rate
-    told = advice(
+    advised = advice(
         after.rate,
         rate,
         outcome.history,
@@ -88,7 +88,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         demos=config.demos is not None,
         replays=memory_shape(base) is None,
     )
-    result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": told}
+    result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": advised}
     result["training_episodes"] = outcome.history.to_json()
     result |= progress_note(run.path)
     write_json(run.path / "results.json", result)
@@ -98,8 +98,8 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     for stage in outcome.stages:
         print(f"  {stage}")
     print(f"Policy: {run.policy}")
-    if told:
-        print(f"{advice_label(test)}: {told}")
+    if advised:
+        print(f"{advice_label(test)}: {advised}")
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
 
 

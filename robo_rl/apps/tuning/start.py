@@ -40,8 +40,7 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_fits(policy, folder, probe.spec, "base")
         if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
-            told = INSTRUCTION in policy.obs_spec
-            demos = EpisodeStore(config.demos, complete_only=True, tell_task=told)
+            demos = demonstrations_for(policy, config.demos)
             check_fits(policy, folder, demos.spec, "base", config.demos)
             if not len(demos):
                 raise DataError(
@@ -52,6 +51,11 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
     with closing(make_env(config.env, 1, **env_options(config))) as probe:
         image = config.method.image if config.method.encoder == "learned" else None
         return empty_policy(probe.spec, config.init, config.demos, image, config.seed)
+
+
+def demonstrations_for(policy: SavedPolicy, path: str) -> EpisodeStore:
+    """Complete episodes of a dataset, with the task as the instruction where `policy` reads one."""
+    return EpisodeStore(path, complete_only=True, task_as_instruction=INSTRUCTION in policy.obs_spec)
 
 
 def with_planning_interval(policy: SavedPolicy, execute: int) -> SavedPolicy:

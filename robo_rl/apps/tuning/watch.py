@@ -22,7 +22,7 @@ class TrainingWatch:
     ) -> None:
         self.history = TrainingHistory(limit_steps=limit_steps, sparse=sparse)
         self._has_base, self._say = has_base, say
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def add(
         self, episodes: Iterable[CollectedEpisode], *, of_base: bool, base_done: bool, progress: float
@@ -49,13 +49,13 @@ class TrainingWatch:
                 "reset of the environment."
             )
         name, sentence = warning(self.history, has_base=self._has_base, base_done=base_done)
-        if name and name not in self._told:
-            self._told.add(name)
+        if name and name not in self._reported:
+            self._reported.add(name)
             self._say(sentence)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"history": self.history.to_json(), "told": sorted(self._told)}
+        return {"history": self.history.to_json(), "reported": sorted(self._reported)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.history = TrainingHistory.from_json(state["history"])
-        self._told = set(state["told"])
+        self._reported = set(state["reported"])

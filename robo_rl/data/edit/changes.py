@@ -207,8 +207,11 @@ def _relabelled(
     info = {**old.info, LABELS: [*(history if isinstance(history, list) else []), change]}
     meta = replace(old, success=new_success, task=old.task if task is None else task, info=info)
     arrays: dict[str, Shaped[ndarray, "n ..."]] = {}
-    told = episode.dataset.env.obs.get(INSTRUCTION)
-    same = told is not None and (told.shape, told.dtype) == (INSTRUCTION_SPEC.shape, INSTRUCTION_SPEC.dtype)
+    instruction = episode.dataset.env.obs.get(INSTRUCTION)
+    same = instruction is not None and (instruction.shape, instruction.dtype) == (
+        INSTRUCTION_SPEC.shape,
+        INSTRUCTION_SPEC.dtype,
+    )
     if task is not None and same:
         arrays[INSTRUCTION] = np.tile(to_bytes(task), (episode.obs_rows, 1))
     if bool(new_success) == bool(old.success) or not _states_label(episode):

@@ -35,11 +35,11 @@ from robo_rl.data.episodes.shard import memory_map, verify
 class Episode:
     """One committed episode. n = frames (actions); observations have n rows, n + 1 with `has_final_obs`.
 
-    tells_task: its task is the observation `instruction`, in every row; that is not stored.
+    task_is_instruction: its task is the observation `instruction`, in every row; that is not stored.
     """
 
-    def __init__(self, path: Path, dataset: DatasetMeta, *, tells_task: bool = False) -> None:
-        self.path, self.tells_task = path, tells_task
+    def __init__(self, path: Path, dataset: DatasetMeta, *, task_is_instruction: bool = False) -> None:
+        self.path, self.task_is_instruction = path, task_is_instruction
         self.number = int(path.name)
         self.dataset = dataset
         self.meta = EpisodeMeta.load(path / EPISODE_JSON)
@@ -107,7 +107,7 @@ class Episode:
 
         The first call reads the file for its checksum. Raises DataError if that differs.
         """
-        if name == INSTRUCTION and self.tells_task:
+        if name == INSTRUCTION and self.task_is_instruction:
             return np.broadcast_to(to_bytes(self.meta.task, stored=True), (self.obs_rows, MOST_BYTES))
         array = self.array_meta(name)
         if name not in self._verified:
@@ -178,18 +178,20 @@ class EpisodeStore:
     """Committed episodes of a dataset, ordered by number.
 
     Raises DataError if `path` is no dataset or an episode.json is broken. Episodes committed later are
-    visible after the store is opened again. tell_task: where no instruction was stored, as an observation,
-    the task of each episode is it.
+    visible after the store is opened again. task_as_instruction: the task of each episode is its instruction
+    where none was stored as an observation.
     """
 
-    def __init__(self, path: str | Path, *, complete_only: bool = False, tell_task: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, complete_only: bool = False, task_as_instruction: bool = False
+    ) -> None:
         self.path = Path(path)
         self.meta = DatasetMeta.load(self.path)
-        tells_task = tell_task and INSTRUCTION not in self.meta.env.obs
-        if tells_task:
+        task_is_instruction = task_as_instruction and INSTRUCTION not in self.meta.env.obs
+        if task_is_instruction:
             self.meta = replace(self.meta, env=with_instruction(self.meta.env))
         folders = [self.path / EPISODES / f"{n:06d}" for n in numbers(self.path)]
-        episodes = [Episode(folder, self.meta, tells_task=tells_task) for folder in folders]
+        episodes = [Episode(folder, self.meta, task_is_instruction=task_is_instruction) for folder in folders]
         self._episodes = [e for e in episodes if e.meta.complete or not complete_only]
 
     def __fspath__(self) -> str:

@@ -36,8 +36,8 @@ def conservative_term(
         x = torch.cat([context.actor_input(obs, ctx), following])
         u, log_prob = actor.sample(x, context.normal(len(x)))
     candidates = context.map.to_critic(torch.cat([uniform, u]), ctx.repeat(3, 1))
-    judged = critic(context.critic_input(obs).repeat(3, 1), candidates)
-    q_uniform, q_actor = judged.split([b * n, 2 * b * n], dim=1)
+    values = critic(context.critic_input(obs).repeat(3, 1), candidates)
+    q_uniform, q_actor = values.split([b * n, 2 * b * n], dim=1)
     return conservative_loss(
         q,
         q_uniform.view(-1, b, n),

@@ -21,7 +21,7 @@ class _LastMessage:
     """heard_s: on the clock of `Silence`. told: the user knows that this actor is awaited."""
 
     heard_s: float
-    told: bool = False
+    reported: bool = False
 
 
 class Silence:
@@ -74,9 +74,9 @@ class Silence:
 
     def sentences(self) -> list[str]:
         """What to tell of actors that have been silent for `SAY_S`, once of each."""
-        late = [i for i, each in enumerate(self._since) if not each.told and self.silent_s(i) > SAY_S]
+        late = [i for i, each in enumerate(self._since) if not each.reported and self.silent_s(i) > SAY_S]
         for slot in late:
-            self._since[slot].told = True
+            self._since[slot].reported = True
         unready = [slot for slot in late if not self._slots[slot].ready]
         hanging = [slot for slot in late if self._slots[slot].ready]
         said = []

@@ -117,9 +117,9 @@ def _launch_config(processes: int, folder: str) -> LaunchConfig:
 def _described(failures: Mapping[int, ProcessFailure], processes: int) -> BaseException:
     """The first cause of a failed launch: not the rank that only lost its peer."""
     causes = {rank: failure for rank, failure in failures.items() if failure.exitcode != PEER_LOST}
-    told = {rank: failure for rank, failure in causes.items() if _own_words(failure)}
-    rank, failure = min((told or causes or failures).items(), key=_order)
-    if told:
+    explained = {rank: failure for rank, failure in causes.items() if _own_words(failure)}
+    rank, failure = min((explained or causes or failures).items(), key=_order)
+    if explained:
         return RankError(_own_words(failure), failure.exitcode, own=True)
     if failure.exitcode == STOPPED:
         return KeyboardInterrupt()

@@ -8,7 +8,7 @@ from numpy import ndarray
 from robo_rl.core.shapes import UInt8
 from sim.engines.quad.layout import VEL
 from sim.flight.robot import QuadBody
-from sim.flight.seek.task import HOLD_STEPS, RADIUS_M, Verdict, begin, judge
+from sim.flight.seek.task import HOLD_STEPS, RADIUS_M, Verdict, begin, score
 from sim.flight.seek.view import front_camera
 from sim.flight.seek.words import COLOURS, colour_number, instructions, wording_number
 
@@ -62,6 +62,6 @@ class SeekRoom:
 
     def verdict(self) -> Verdict:
         """Judgement of the present state, as in the environment; call it once per control step."""
-        found = judge(self.body.state, self._scene.balls_m, self._held, self._hold_steps)
+        found = score(self.body.state, self._scene.balls_m, self._held, self._hold_steps)
         self._held = found.held
         return found

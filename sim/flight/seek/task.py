@@ -107,7 +107,7 @@ class Verdict(NamedTuple):
     held: Int64[Tensor, " n"]  # consecutive steps stopped at the told ball; negative: at another one
 
 
-def judge(
+def score(
     state: Float[Tensor, "17 n"],
     balls_m: Float[Tensor, "k 3 n"],
     held: Int64[Tensor, " n"],
@@ -120,8 +120,8 @@ def judge(
     far_m = (state[POS] - balls_m).norm(dim=1)  # (k, n)
     nearest_m, which = far_m.min(0)
     stopped = (nearest_m < NEAR_M) & (state[VEL].norm(dim=0) < STOPPED_M_S)
-    told = torch.where(which == 0, held.clamp(min=0) + 1, held.clamp(max=0) - 1)
-    held = torch.where(stopped, told, 0)
+    counted = torch.where(which == 0, held.clamp(min=0) + 1, held.clamp(max=0) - 1)
+    held = torch.where(stopped, counted, 0)
     stays = held.abs() >= hold_steps
     touched = nearest_m < TOUCH_M
     low, high = (constants(side, state) for side in zip(*ROOM_M, strict=True))

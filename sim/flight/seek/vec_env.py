@@ -37,7 +37,7 @@ from sim.flight.seek.task import (
     begin,
     from_heading_axes,
     heading_axes,
-    judge,
+    score,
 )
 from sim.flight.seek.view import front_camera, in_picture
 from sim.flight.seek.words import TASKS, colour_number, instructions, wording_number
@@ -70,12 +70,22 @@ class SeekVecEnv(KeyedVecEnv):
     from 64 lanes on.
     """
 
-    saved = ("_state", "_balls", "_colours", "_light", "_told", "_words", "_episode_seed", "_age", "_held")
+    saved = (
+        "_state",
+        "_balls",
+        "_colours",
+        "_light",
+        "_told_colour",
+        "_words",
+        "_episode_seed",
+        "_age",
+        "_held",
+    )
     _state: Tensor  # (17, n)
     _balls: Tensor  # (k, 3, n)
     _colours: Tensor  # (k, 3, n)
     _light: Tensor  # (3, n)
-    _told: Tensor  # (n,)
+    _told_colour: Tensor  # (n,)
     _words: Tensor  # (bytes, n)
     _held: Tensor  # (n,)
 
@@ -150,17 +160,17 @@ class SeekVecEnv(KeyedVecEnv):
 
     def _first_step(self, seeds: Int64[Tensor, " k"]) -> dict[str, Tensor]:
         state, scene = begin(self.craft, seeds, self.from_ball)
-        told = colour_number(seeds)
-        words = self._texts[told, wording_number(seeds, self._texts.shape[1])].T
+        colour = colour_number(seeds)
+        words = self._texts[colour, wording_number(seeds, self._texts.shape[1])].T
         none = torch.zeros_like(seeds)
-        values: tuple[Tensor, ...] = (state, *scene, told, words, seeds, none, none.clone())
+        values: tuple[Tensor, ...] = (state, *scene, colour, words, seeds, none, none.clone())
         return dict(zip(self.saved, values, strict=True))
 
     def _advance(self, action: Float[Tensor, "4 n"]) -> Advanced:
-        task = self._told.clone()
+        task = self._told_colour.clone()
         (self._state,) = self._flight(self._state, action, self._params)
         self._age = self._age + 1
-        success, ended, self._held = judge(self._state, self._balls, self._held, self.hold_steps)
+        success, ended, self._held = score(self._state, self._balls, self._held, self.hold_steps)
         return Advanced(success.float(), ended, success, {"task": task})
 
     def _fly(

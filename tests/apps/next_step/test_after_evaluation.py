@@ -185,7 +185,7 @@ def test_a_policy_of_recorded_tasks_is_told_one_by_its_environment(empty_folder:
 
     def said(env: str, told: list[str]) -> str:
         policy.env = replace(policy.env, name=env)
-        save_policy(Path("runs/vla/policy"), policy, {"told": told})
+        save_policy(Path("runs/vla/policy"), policy, {"task_instructions": told})
         return after_evaluation(Path("runs/vla/policy"), SuccessRate(50, 100))
 
     begins = "robo-rl finetune base=runs/vla/policy"

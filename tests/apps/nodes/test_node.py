@@ -127,7 +127,7 @@ class Begun:
     def stop(self, why: str) -> str:
         return why
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         self.left.append("last word")
 
     def close(self) -> None:

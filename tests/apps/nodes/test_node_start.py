@@ -44,7 +44,7 @@ robot_builders.open_driver = lambda name, settings: Opened()
 for words in json.loads(sys.argv[1]):
     bus = None if "bus=dds" in words else InProcessWorld().bus(words[0])
     made, bus = node.start(words[0], node_settings(words[0], words[1:]), bus)
-    made.last_word()
+    made.finish()
     bus.close()
 print(json.dumps([name for name in json.loads(sys.argv[2]) if name in sys.modules]))
 """

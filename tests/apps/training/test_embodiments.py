@@ -203,7 +203,7 @@ def test_names_of_folders_are_unique(tmp_path: Path) -> None:
     one, two = recorded(tmp_path / "a/data", ARM), recorded(tmp_path / "b/.data", COPTER)
     third = recorded(tmp_path / "c/more", ARM)
     given = f"[{one},{two},{third}]"
-    data = TrainData.select(given, "unfailed", tell_task=True, several=True)
+    data = TrainData.select(given, "unfailed", task_as_instruction=True, several=True)
     assert folder_names(data) == ["data", "data-2"]
     assert [len(part.episodes) for part in data.embodiments] == [4, 2]
 

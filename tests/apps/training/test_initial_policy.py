@@ -189,7 +189,7 @@ def test_targets_are_read_in_training_alone(spatial: float, tmp_path: Path) -> N
     points = {target_of(key): ArraySpec((2,)) for key in CAMERAS}
     spec = replace(SPEC, obs=SPEC.obs | points | {"extra": ArraySpec((1,))})
     path = str(told(tmp_path / "data", "right", spec))
-    data = TrainData.select(path, "unfailed", "limits", None, tell_task=True, several=False)
+    data = TrainData.select(path, "unfailed", "limits", None, task_as_instruction=True, several=False)
     unread = "extra" if spatial else "extra, target.top, target.wrist"
     said = misfits(small_vla(spatial=spatial), data)
     assert f"The policy does not read {unread} of the data." in said

@@ -50,7 +50,7 @@ def recordings(folder: Path, tasks: list[str]) -> Path:
 def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
     """The files are as before, and so is the dataset for policies without words."""
     folder = recordings(tmp_path / "data", TASKS)
-    told = TrainData.select(str(folder), "unfailed", tell_task=True)
+    told = TrainData.select(str(folder), "unfailed", task_as_instruction=True)
     assert set(told.spec.obs) == {"state", "image.view", INSTRUCTION}
     assert told.wordings() == {text: (text,) for text in sorted(TASKS)}
     batch = WindowDataset(folder, WindowSpec(1, 2), tuple(told.spec.obs)).gather(range(8))
@@ -61,14 +61,19 @@ def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
     assert set(plain.spec.obs) == set(EpisodeStore(folder).spec.obs) == {"state", "image.view"}
     assert not plain.task_instruction_sentence()
     relabel_episodes(folder, [0], task="pull the drawer")
-    assert TrainData.select(str(folder), "unfailed", tell_task=True).fingerprint() != told.fingerprint()
+    assert (
+        TrainData.select(str(folder), "unfailed", task_as_instruction=True).fingerprint()
+        != told.fingerprint()
+    )
 
 
 def test_the_name_of_an_environment_is_no_instruction(tmp_path: Path) -> None:
     """`collect` stores it as the task where nobody gives one; the sentence says how to change it."""
     named = [ROBOT.name, ROBOT.name, TASKS[0], ROBOT.name]
     mixed, words = recordings(tmp_path / "mixed", named), recordings(tmp_path / "words", TASKS)
-    sentence = TrainData.select(f"[{words},{mixed}]", "all", tell_task=True).task_instruction_sentence()
+    sentence = TrainData.select(
+        f"[{words},{mixed}]", "all", task_as_instruction=True
+    ).task_instruction_sentence()
     assert f"robo-rl data edit path={mixed} 'relabel=[0-1,3]' task=<words>" in sentence
     assert str(words) not in sentence
 
@@ -83,9 +88,9 @@ def test_recorded_instructions_come_first(tmp_path: Path) -> None:
         episode.add({**obs, INSTRUCTION: words}, np.zeros(2, np.float32), reward=0.0)
         episode.commit(success=True)
     writer.close()
-    data = TrainData.select(str(tmp_path / "data"), "unfailed", tell_task=True)
+    data = TrainData.select(str(tmp_path / "data"), "unfailed", task_as_instruction=True)
     assert set(data.wordings()) == {"open it"}
-    assert not data.told
+    assert not data.task_instructions
 
 
 @pytest.mark.parametrize(
@@ -100,13 +105,13 @@ def test_recorded_instructions_come_first(tmp_path: Path) -> None:
 def test_episodes_without_a_task_to_tell_are_named(tmp_path: Path, task: str, says: str) -> None:
     folder = recordings(tmp_path / "data", ["open the drawer", task])
     with pytest.raises(DataError, match=says):
-        TrainData.select(str(folder), "unfailed", tell_task=True)
+        TrainData.select(str(folder), "unfailed", task_as_instruction=True)
     TrainData.select(str(folder), "unfailed")  # other policies need none
 
 
 def test_a_recorded_task_without_letters_can_still_be_read(tmp_path: Path) -> None:
     """Training refuses it as an instruction; older datasets are read as before."""
-    store = EpisodeStore(recordings(tmp_path / "data", ["?!"]), tell_task=True)
+    store = EpisodeStore(recordings(tmp_path / "data", ["?!"]), task_as_instruction=True)
     assert to_text(store[0].obs(INSTRUCTION)[0]) == "?!"
 
 
@@ -123,7 +128,7 @@ def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
     said = capsys.readouterr().out
     assert "the task of each episode is told ('close the drawer', 'open the drawer')" in said
     assert "'instruction=close the drawer'" in said
-    assert read_policy_json(run / "policy")["train"]["told"] == sorted(TASKS)
+    assert read_policy_json(run / "policy")["train"]["task_instructions"] == sorted(TASKS)
     simulated = SimpleNamespace(spec=with_instruction(ROBOT), close=lambda: None)
     monkeypatch.setattr(start, "make_env", lambda *given, **options: simulated)
     config = FinetuneVerb(base=str(run), env="its simulation", demos=str(folder))

@@ -149,11 +149,11 @@ def test_export_run_and_evaluate(base: Path, tmp_path: Path, capsys: pytest.Capt
     assert robo_rl(["evaluate", f"policy={bundle}", *few, "instruction=close the tap", "num_envs=2"]) == 0
     made, policy = load_bundle(Path(bundle)), small_vla()
     silent = replace(made.env, obs={key: each for key, each in made.env.obs.items() if key != INSTRUCTION})
-    assert run_verb.told(policy, made, made.env) is policy
-    assert isinstance(run_verb.told(policy, made, silent), InstructedPolicy)
+    assert run_verb.instructed_policy(policy, made, made.env) is policy
+    assert isinstance(run_verb.instructed_policy(policy, made, silent), InstructedPolicy)
     wordless = replace(made, instruction=None)
     with pytest.raises(ConfigError, match=r"gives none\. Export it with instruction="):
-        run_verb.told(policy, wordless, silent)
+        run_verb.instructed_policy(policy, wordless, silent)
 
 
 @pytest.mark.slow

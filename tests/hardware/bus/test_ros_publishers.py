@@ -62,8 +62,8 @@ def test_second_publisher_stops_the_filter(topic: str, domain: int) -> None:
             wait_for(bus, lambda: node.filter.phase is Phase.DISARMED)
             # Before ROS has told the second publisher, its state is one that the arm cannot have reached.
             assert node.filter.counts[Reason.SECOND_PUBLISHER] or node.filter.counts[Reason.STATE_JUMP]
-            wait_for(bus, lambda: "/stranger" in node.filter.rivals)
-            assert node.filter.arm(bus.now()) == (False, f"not armed: {node.filter.rivals}")
+            wait_for(bus, lambda: "/stranger" in node.filter.publisher_conflict)
+            assert node.filter.arm(bus.now()) == (False, f"not armed: {node.filter.publisher_conflict}")
             process.terminate()
             wait_for(bus, lambda: node.filter.arm(bus.now())[0])
         finally:

@@ -37,8 +37,8 @@ class Desk:
             tell = JOINT_STATES.publisher(robot)
             robot.timer(0.01, lambda: tell(state(np.zeros(3))))
         else:
-            judge = FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, "rates")
-            FlightFilterNode(bus, judge, 100.0, say=self.said.append)
+            flight_filter = FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, "rates")
+            FlightFilterNode(bus, flight_filter, 100.0, say=self.said.append)
             tell_odom, none = ODOM.publisher(robot), np.zeros(3)
             robot.timer(0.01, lambda: tell_odom(Odometry(0.0, none, np.array([1.0, 0, 0, 0]), none, none)))
         SAFETY_STATE.subscribe(robot, lambda message, at: self.status.append(message))

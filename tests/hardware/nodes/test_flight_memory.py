@@ -90,7 +90,7 @@ def test_second_flight_starts_without_memory_of_the_first(rates: Bundle) -> None
     flight.arm()
     flight.until(1.0)
     assert flight.observer.integral_m_s[-1] > 10 * _STEP_M_S
-    flight.node.filter.last_word()
+    flight.node.filter.finish()
     flight.until(1.6)
     assert flight.observer.integral_m_s[-1] == 0.0
     hover = np.tile(np.broadcast_to(flight.observer.hover, 4), flight.observer.history)

@@ -45,8 +45,8 @@ class Flight:
         self.robot = SimQuadNode(bus["robot"], SimulatedQuad(self.body), 100.0)
         lander = MotorsLander(craft_model(env.craft), 0.01)
         self.said: list[str] = []
-        judge = FlightFilter(ENVELOPE, lander, 100.0, 100.0)
-        self.node = FlightFilterNode(bus["filter"], judge, 100.0, arm=True, say=self.said.append)
+        flight_filter = FlightFilter(ENVELOPE, lander, 100.0, 100.0)
+        self.node = FlightFilterNode(bus["filter"], flight_filter, 100.0, arm=True, say=self.said.append)
         self.policy = QuadPolicyNode(bus["policy"], bundle, flight_observer(env), say=self.said.append)
         self.sent: list[np.ndarray] = []
         FLIGHT_SAFE.subscribe(bus["task"], lambda m, at: self.sent.append(m.values))
@@ -255,11 +255,11 @@ def test_second_publisher_lands_the_craft(hover: Bundle, topic: Topic[Any]) -> N
     flight.until(1.05)
     assert flight.node.filter.reason is Reason.FLIGHT_SECOND_PUBLISHER
     assert f"{topic.name} has 2 publishers, /" in flight.said[-1]
-    flight.node.filter.last_word()
+    flight.node.filter.finish()
     answer = flight.bus["task"].call("filter/arm", 1.0)
-    assert answer == (False, f"not armed: {flight.node.filter.rivals}")
+    assert answer == (False, f"not armed: {flight.node.filter.publisher_conflict}")
     rival.close()
-    assert not flight.node.filter.rivals
+    assert not flight.node.filter.publisher_conflict
 
 
 def test_unheard_publisher_of_estop_lands_the_craft_at_its_end(hover: Bundle) -> None:

@@ -122,7 +122,7 @@ def test_driver_lifecycle() -> None:
     assert lifecycle.reports == [True, False, True, False]
     lifecycle.finalized = True
     assert other.call("robot_driver/connect", 1.0) == (False, FINALIZED)
-    node.last_word()
+    node.finish()
 
 
 def test_node_works_on_a_bus_without_lifecycles() -> None:

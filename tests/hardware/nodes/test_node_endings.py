@@ -60,7 +60,7 @@ class _Failing:
     def stop(self, why: str) -> str:
         return why
 
-    def last_word(self) -> None:
+    def finish(self) -> None:
         raise ValueError("its last message")
 
 

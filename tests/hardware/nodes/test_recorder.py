@@ -61,7 +61,7 @@ def test_camera_topics_are_recorded(tmp_path: Path, transport: str, pictures: in
     ):
         topic.publisher(camera)(SAMPLES[kind])
     camera.spin(lambda: world.now() >= 0.1)
-    node.last_word()
+    node.finish()
     found = recorded(next(tmp_path.glob("episode_*")))
     sent = [name for name in found if name.startswith("/camera/top")]
     assert len(sent) == pictures + 1
@@ -81,11 +81,11 @@ def test_camera_names_are_joined_by_plus(tmp_path: Path) -> None:
     for name in ("top", "side"):
         image_topic(name).publisher(world.bus(name))(SAMPLES[m.Image])
     world.bus("clock").spin(lambda: world.now() >= 0.1)
-    node.last_word()
+    node.finish()
     assert {"/camera/top/image_raw", "/camera/side/image_raw"} <= set(
         recorded(next(tmp_path.glob("episode_*")))
     )
-    recorder(RecorderNodeConfig(out=str(tmp_path / "blind"), cameras=""), world.bus("blind")).last_word()
+    recorder(RecorderNodeConfig(out=str(tmp_path / "blind"), cameras=""), world.bus("blind")).finish()
     with pytest.raises(ConfigError, match=r"'\[top\]' is no camera's name\. Join names by \+"):
         recorder(RecorderNodeConfig(out=str(tmp_path / "x"), cameras="[top]"), world.bus("x"))
 
@@ -106,7 +106,7 @@ def test_outcome_is_saved_with_the_recording(tmp_path: Path, service: str, expec
     found = recorded(next(tmp_path.glob("episode_*"))).get("/episode/success", [])
     assert [ros_types().decode(raw, m.Flag).on for raw in found] == ([] if expected is None else [expected])
     assert not world.bus("another").call(f"recorder/{service}", 1.0)[0]
-    node.last_word()
+    node.finish()
 
 
 def test_missing_robot_or_camera_is_reported_at_once(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_missing_robot_or_camera_is_reported_at_once(tmp_path: Path) -> None:
         ", a success",
         ", but nothing on camera/top/image_raw, a success",
     ]
-    node.last_word()
+    node.finish()
 
 
 def test_latched_messages_are_in_every_recording(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_latched_messages_are_in_every_recording(tmp_path: Path) -> None:
         tell(joints(1))
         task.spin(iter([False] * 3 + [True]).__next__)
         assert node.save()[0]
-    node.last_word()
+    node.finish()
     for path in sorted(tmp_path.glob("episode_*")):
         (raw,) = recorded(path)["/goal"]
         assert ros_types().decode(raw, m.Floats).values.tolist() == [0.1, 0.2]
@@ -180,7 +180,7 @@ def test_recorded_messages_are_read_back(bus: DdsBus, tmp_path: Path) -> None:
     assert recorder.save()[1].endswith("11 messages")
     assert recorder.save() == (False, "nothing is being recorded")
     wait_for(bus, lambda: len(statuses) > 0 and "saved" in statuses[-1])
-    recorder.last_word()
+    recorder.finish()
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()
     assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["/lab/joint_states"]] == list(
@@ -195,7 +195,7 @@ def test_discarded_recording_is_deleted(bus: DdsBus, tmp_path: Path) -> None:
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
     assert recorder.discard()[1].startswith("discarded episode_")
     assert recorder.discard() == (False, "nothing is being recorded")
-    recorder.last_word()
+    recorder.finish()
     assert not list(tmp_path.glob("episode_*"))
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
@@ -204,7 +204,7 @@ def test_recorder_saves_when_it_ends(bus: DdsBus, tmp_path: Path) -> None:
     """Two recordings within a second have two names."""
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
     state = bus.publisher("joint_states", m.JointState, Profile.STATE)
-    for save in (recorder.save, recorder.last_word):
+    for save in (recorder.save, recorder.finish):
         recorder.begin()
         state(joints(1))
         wait_for(bus, lambda: recorder._running.messages == 1)
@@ -234,7 +234,7 @@ def test_empty_recording_is_deleted(tmp_path: Path, end: str) -> None:
     JOINT_STATES.publisher(robot)(joints(1))
     robot.spin(lambda: world.now() >= 0.2)
     assert world.bus("another").call(f"recorder/{end}", 1.0)[0]
-    node.last_word()
+    node.finish()
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def test_two_recorders_do_not_share_a_folder(bus: DdsBus, tmp_path: Path) -> Non
     """The first is another process, and frees the folder when it ends."""
     with held(tmp_path), pytest.raises(DataError, match="Another recorder writes into"):
         RecorderNode(DdsBusLike(), RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
-    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None).last_word()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None).finish()
 
 
 class DdsBusLike:
@@ -295,7 +295,7 @@ def test_full_disk_does_not_end_the_node(bus: DdsBus, tmp_path: Path) -> None:
         assert "broke off after" in said[-1]
         recorder.begin()
         recorder.discard()
-    recorder.last_word()
+    recorder.finish()
 
 
 def test_a_recording_begins_in_the_second_in_which_another_broke_off(
@@ -307,7 +307,7 @@ def test_a_recording_begins_in_the_second_in_which_another_broke_off(
     recorder._running.abandon()
     recorder._running = None
     assert recorder.begin() == (True, "recording episode_20260101_000000_2")
-    recorder.last_word()
+    recorder.finish()
 
 
 def test_full_disk_ends_the_recording(bus: DdsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,8 +326,8 @@ def test_full_disk_ends_the_recording(bus: DdsBus, tmp_path: Path, monkeypatch: 
         recorder._add("joint_states", ros_types().encode(joints(2)), bus.now())
         assert "broke off after 2 messages: [Errno 28] No space left on device" in said[-1]
         assert recorder.save() == (False, "nothing is being recorded")
-    recorder.last_word()
-    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
+    recorder.finish()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).finish()
     assert "its 1 messages are kept" in said[-2]
 
 
@@ -367,7 +367,7 @@ def test_topic_of_a_missing_type_is_left_out(tmp_path: Path) -> None:
     SafetyFilterNode(buses[1], arm(), say=said.append)
     JOINT_STATES.publisher(buses[2])(joints(1))
     buses[2].spin(lambda: world.now() >= 0.1)
-    node.last_word()
+    node.finish()
     assert list(recorded(next(tmp_path.glob("episode_*")))) == ["/joint_states"]
     assert [line for line in said if "control-msgs" in line] == [
         "teleop/joint_jog is not recorded. Run: sudo apt install ros-jazzy-control-msgs",

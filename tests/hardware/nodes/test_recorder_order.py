@@ -59,7 +59,7 @@ def test_messages_of_one_instant_are_all_recorded(tmp_path: Path) -> None:
 
     robot.timer(0.1, speak)
     robot.spin(lambda: world.now() >= 0.15)
-    node.last_word()
+    node.finish()
     rows = read(tmp_path)
     assert [number for _, _, number in rows] == [0, 10, 1, 11, 2, 12]
     assert {stamp for _, stamp, _ in rows} == {100_000_000}
@@ -76,7 +76,7 @@ def test_busy_recorder_loses_no_message(domain: int, tmp_path: Path) -> None:
             send(command([number, 0.0, 0.0], number))
             time.sleep(0.002)
         spin_for(other, 0.5)
-        node.last_word()
+        node.finish()
     rows = read(tmp_path)
     assert [(topic, number) for topic, _, number in rows] == [
         (topic.name, number) for number in range(COUNT) for topic in TOPICS
@@ -104,7 +104,7 @@ def test_a_long_stall_loses_nothing_or_is_reported(
         other.spin(lambda: node._running.messages == kept or time.monotonic() > late_s)
         spin_for(other, 0.6)  # for the report
         answer = node.save()[1]
-        node.last_word()
+        node.finish()
     for topic in TOPICS:
         numbers = [number for name, _, number in read(tmp_path) if name == topic.name]
         assert numbers == list(range(count))[-min(count, RECORDED) :]
@@ -167,7 +167,7 @@ def test_interruptions_keep_the_order(tmp_path: Path) -> None:
     for number in range(10):
         bus.heard[JOINT_STATES.name](state([number, 0.0, 0.0]), 10.0 + 0.005 * number)
         bus.now_s = 20.0 + 0.005 * number
-    node.last_word()
+    node.finish()
     rows = read(tmp_path)
     assert [number for _, _, number in rows] == list(range(10))
     assert np.diff([stamp for _, stamp, _ in rows]) == pytest.approx([5e6] * 9, abs=300)

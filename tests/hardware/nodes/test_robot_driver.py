@@ -78,7 +78,7 @@ def test_arm_follows_until_silence_and_after_connect() -> None:
     assert node.stop("Ctrl-C") == "Ctrl-C: the robot comes to rest"
     assert node.at_rest
     for _ in range(2):
-        node.last_word()
+        node.finish()
 
 
 @pytest.fixture
@@ -183,8 +183,8 @@ def test_craft_gets_thrust_and_rates_and_publishes_each_state_once() -> None:
     craft.flying = False
     bus.spin(lambda: world.now() >= 0.7)
     assert node.at_rest
-    node.last_word()
-    node.last_word()
+    node.finish()
+    node.finish()
     assert (craft.stopped, craft.closed) == (["Ctrl-C", "the node ends"], 1)
 
 
@@ -341,6 +341,6 @@ def test_command_safe_reaches_a_controller(tmp_path: Path) -> None:
             end_s = time.monotonic() + 0.6
             bus.spin(lambda: time.monotonic() > end_s)
         finally:
-            node.last_word()
+            node.finish()
         assert peer.all("servo")[-1]["q"] == pytest.approx([0.2] * 6)
         assert peer.wait("servo_stop")

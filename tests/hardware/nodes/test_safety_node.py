@@ -247,6 +247,6 @@ def test_gripper_may_publish_joint_states_if_described() -> None:
         SimArmNode(world.bus("robot"), LagArm(), 50.0, arm())
         node = SafetyFilterNode(world.bus("filter"), arm(state_publishers=allowed), say=lambda line: None)
         JOINT_STATES.publisher(world.bus("gripper"))
-        assert bool(node.filter.rivals) is stops
+        assert bool(node.filter.publisher_conflict) is stops
         JOINT_STATES.publisher(world.bus("third"))
-        assert "joint_states has 3 publishers" in node.filter.rivals
+        assert "joint_states has 3 publishers" in node.filter.publisher_conflict

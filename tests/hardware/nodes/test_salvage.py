@@ -64,7 +64,7 @@ def test_killed_recording_is_salvaged(bus: DdsBus, tmp_path: Path) -> None:
         process.kill()
         process.communicate(timeout=SOON_S)
     said: list[str] = []
-    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
+    RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).finish()
     assert "was cut off; its" in said[0]
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()

@@ -136,7 +136,9 @@ def test_filter_stops_and_arms_only_with_one_publisher(topic: str, domain: int) 
             assert answer[0] is False
             assert f"not armed: {topic} has 2 publishers, /" in answer[1]
             assert f"process {process.pid} on" in answer[1]
-            wait_for(bus, lambda: "/stranger (" in node.filter.rivals)  # it announces its name later
+            wait_for(
+                bus, lambda: "/stranger (" in node.filter.publisher_conflict
+            )  # it announces its name later
             process.terminate()
             wait_for(bus, lambda: node.filter.arm(bus.now())[0])
 
@@ -153,8 +155,8 @@ def test_killed_publisher_counts_until_its_lease_ends(domain: int) -> None:
             wait_for(bus, lambda: node.filter.counts[Reason.JUMP_AT_START] > 0)  # it is heard
             head.kill()
             with stranger(RAW.name):
-                wait_for(bus, lambda: bool(node.filter.rivals))
+                wait_for(bus, lambda: bool(node.filter.publisher_conflict))
                 killed_s = bus.now()
-                assert node.filter.arm(bus.now()) == (False, f"not armed: {node.filter.rivals}")
+                assert node.filter.arm(bus.now()) == (False, f"not armed: {node.filter.publisher_conflict}")
                 wait_for(bus, lambda: node.filter.arm(bus.now())[0], LEASE_S + 5.0)
                 assert bus.now() - killed_s < LEASE_S + 1.0

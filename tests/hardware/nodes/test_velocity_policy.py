@@ -323,7 +323,7 @@ def test_stop_reset_and_the_closing_sentence(bundle: Bundle) -> None:
     assert len(flight.sent) == sent
     assert flight.filter.filter.phase is FlightPhase.LANDING
     assert "chunks were inferred, the last in 80.0 ms" in flight.policy.stop("Ctrl-C")
-    flight.policy.last_word()
+    flight.policy.finish()
     assert flight.inference.closed
 
 

@@ -86,8 +86,10 @@ class Flight:
         self.room = SeekRoom(QuadBody(env.craft, level="rates", hover=HOVER), seed=3)
         self.robot = SimQuadNode(bus["sim"], SimulatedQuad(self.room.body), odom_hz)
         self.cameras = SimCameras(bus["sim"], {"front": FrontCamera(self.room, 64)}, "rgb", 20.0)
-        judge = FlightFilter(ENVELOPE, RatesLander(HOVER), odom_hz, odom_hz, "rates")
-        self.filter = FlightFilterNode(bus["flight_filter"], judge, 100.0, arm=arm, say=self.said.append)
+        flight_filter = FlightFilter(ENVELOPE, RatesLander(HOVER), odom_hz, odom_hz, "rates")
+        self.filter = FlightFilterNode(
+            bus["flight_filter"], flight_filter, 100.0, arm=arm, say=self.said.append
+        )
         self.inference = ScriptedInference(self.world, self.room)
         self.policy = VelocityPolicyNode(
             bus["quad_policy"], bundle, self.inference, make_robot_loop(env.craft), HOVER, PictureSettings(),

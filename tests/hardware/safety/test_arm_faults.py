@@ -166,7 +166,7 @@ def test_stop_sends_the_final_position_three_times() -> None:
     sent = [out for out in outs if out is not None]
     assert 3 <= len(sent) < 20
     assert np.array_equal(sent[-1], sent[-3])
-    assert bench.filter.last_word() is None
+    assert bench.filter.finish() is None
 
 
 def test_last_command_repeats_the_sent_position() -> None:
@@ -174,5 +174,5 @@ def test_last_command_repeats_the_sent_position() -> None:
     bench = Bench()
     bench.follow(0.2)
     before = bench.sent[-1]
-    assert np.array_equal(bench.filter.last_word(), before)
+    assert np.array_equal(bench.filter.finish(), before)
     assert bench.tick(0.2) is None

@@ -64,7 +64,7 @@ def test_stop_ends_once_the_arm_rests() -> None:
     machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
     machine.arm(0.0)
     machine.stop(Reason.REQUESTED)
-    assert machine.refusal(emergency=False, rivals=False, state_is_fresh=True) is Reason.STOPPING
+    assert machine.refusal(emergency=False, publisher_conflict=False, state_is_fresh=True) is Reason.STOPPING
     for at_rest in (True, True, False, True, True):
         machine.note_stopping_command(at_rest)
         assert machine.phase is Phase.STOPPING
@@ -131,16 +131,16 @@ def test_commands_are_ordered_by_their_stamps() -> None:
     order = StampOrder()
     for stamp_s, refused in [(5.0, None), (7.0, None), (7.0, Reason.OUT_OF_ORDER), (6.0, Reason.OUT_OF_ORDER),
                              (np.nan, Reason.NOT_FINITE), (np.inf, Reason.NOT_FINITE)]:  # fmt: skip
-        assert order.judge(stamp_s) is refused
+        assert order.check(stamp_s) is refused
         if refused is None:
             order.take(stamp_s)
-    assert order.judge(0.0) is Reason.OUT_OF_ORDER
+    assert order.check(0.0) is Reason.OUT_OF_ORDER
     order.forget()
     for _ in range(3):
-        assert order.judge(0.0) is None
+        assert order.check(0.0) is None
         order.take(0.0)
     order.take(3.0)
-    assert order.judge(0.0) is Reason.OUT_OF_ORDER
+    assert order.check(0.0) is Reason.OUT_OF_ORDER
 
 
 @pytest.mark.parametrize(("pause_s", "refused"), [(0.1, None), (0.11, Reason.JUMP_AT_START)])

@@ -107,7 +107,7 @@ def test_commands_of_another_level_are_dropped() -> None:
     assert run.filter.on_command(FlightCommand(1.0, LEVEL, RATES), run.now_s)
 
 
-@pytest.mark.parametrize("broken", ["judge", "take", "forget"])
+@pytest.mark.parametrize("broken", ["check", "take", "forget"])
 def test_filter_without_ordering_fails_the_property(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each half of the ordering that is left out breaks the property."""
     monkeypatch.setattr(message_parsing.StampOrder, broken, lambda self, *stamp_s: None)

@@ -82,7 +82,7 @@ def no_hold_on_request(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(message_parsing.StampOrder, "judge", lambda self, stamp_s: None)
+    patch.setattr(message_parsing.StampOrder, "check", lambda self, stamp_s: None)
 
 
 def no_guard(patch: pytest.MonkeyPatch) -> None:

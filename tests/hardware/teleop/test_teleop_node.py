@@ -95,7 +95,7 @@ def test_buttons_start_and_end_recordings(tmp_path: Path) -> None:
     assert "known: start, stop, success, failure, discard" in statuses[-1]
     assert not any(what == "intervention" and on for _, what, on in cell.heard)
     assert len(list(tmp_path.glob("episode_*"))) == 1
-    recorder.last_word()
+    recorder.finish()
 
 
 def test_driving_without_a_recording_is_reported_once(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_driving_without_a_recording_is_reported_once(tmp_path: Path) -> None:
         cell.hand.operator = OperatorInput(True, rates=np.ones(3), recorder_request=ask)
         cell.run(0.2)
     assert [status.split()[0] for status in statuses[2:]] == ["recording", "saved"]
-    recorder.last_word()
+    recorder.finish()
 
 
 def test_arm_moves_while_the_switch_is_held() -> None:
@@ -196,7 +196,7 @@ def test_unplugged_gamepad_ends_the_intervention() -> None:
     assert len(cell.heard) == count
     assert cell.node.stop("Ctrl-C") == "Ctrl-C: nothing was held"
     for _ in range(2):
-        cell.node.last_word()
+        cell.node.finish()
     assert cell.hand.closed == 1
 
 
@@ -209,7 +209,7 @@ def test_a_program_that_starts_or_ends_leaves_the_arm_to_the_human_of_another() 
     other = TeleopNode(cell.world.bus("other"), Hand(), arm(), print)
     cell.run(0.3)
     other.stop("the end")
-    other.last_word()
+    other.finish()
     cell.run(0.3)
     assert cell.filter.filter.source == "teleop"
     assert [on for _, kind, on in cell.heard if kind == "intervention"] == [True]

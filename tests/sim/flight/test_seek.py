@@ -24,7 +24,7 @@ from sim.flight.seek.task import (
     STOPPED_M_S,
     TOUCH_M,
     heading_axes,
-    judge,
+    score,
 )
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.flight.seek.view import NOWHERE, front_camera, in_picture
@@ -139,7 +139,7 @@ def test_judgement(place_m: tuple[float, float, float], speed_m_s: float, succes
     state = craft_at(*place_m)
     state[VEL.start, 0] = speed_m_s
     stayed = HOLD_STEPS - 1 if place_m[1] < 1.0 else 1 - HOLD_STEPS  # negative: at another ball
-    verdict = judge(state, balls, torch.tensor([stayed]))
+    verdict = score(state, balls, torch.tensor([stayed]))
     assert (bool(verdict.success), bool(verdict.ended)) == (success, ended)
 
 
@@ -148,7 +148,7 @@ def test_time_at_two_balls_is_no_success() -> None:
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 0.8, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     state = craft_at(2.0 - TOUCH_M - 0.1, 0.39, 1.0)  # nearer to the told one
     for held, expected in ((1 - HOLD_STEPS, 1), (HOLD_STEPS - 1, HOLD_STEPS)):
-        verdict = judge(state, balls, torch.tensor([held]))
+        verdict = score(state, balls, torch.tensor([held]))
         assert int(verdict.held) == expected
         assert bool(verdict.success) == (expected == HOLD_STEPS)
 
@@ -160,7 +160,7 @@ def test_a_craft_has_to_stay_at_the_ball() -> None:
     for step in range(2 * HOLD_STEPS):
         state = craft_at(2.0 - NEAR_M + 0.05, 0.0, 1.0)
         state[VEL.start, 0] = 1.0 if step == 5 else 0.0
-        success, ended, held = judge(state, balls, held)
+        success, ended, held = score(state, balls, held)
         counts.append(int(held))
         assert bool(success) == bool(ended) == (int(held) >= HOLD_STEPS)
     assert counts[4:7] == [5, 0, 1]
@@ -188,7 +188,7 @@ def test_longer_holds_are_an_option() -> None:
     assert longer.spec.max_episode_steps - usual.spec.max_episode_steps == 200 - HOLD_STEPS
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     for hold_steps, success in ((200, False), (HOLD_STEPS, True)):
-        verdict = judge(craft_at(1.5, 0.0, 1.0), balls, torch.tensor([HOLD_STEPS - 1]), hold_steps)
+        verdict = score(craft_at(1.5, 0.0, 1.0), balls, torch.tensor([HOLD_STEPS - 1]), hold_steps)
         assert bool(verdict.success) == bool(verdict.ended) == success
 
 

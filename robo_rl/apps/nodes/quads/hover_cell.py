@@ -107,7 +107,7 @@ def hover_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell
         buses["flight_filter"], FlightFilter(envelope, lander, rate_hz, rate_hz, level), rate_hz
     )
     policy = QuadPolicyNode(buses["quad_policy"], bundle, flight_observer(env), hover=HOVER)
-    judge = HoverScorer(buses["task"], body, config.seed)
+    scorer = HoverScorer(buses["task"], body, config.seed)
     nodes: list[tuple[Node, Bus]] = [(safety, buses["flight_filter"]), (policy, buses["quad_policy"])]
 
     def stopped() -> Reason | None:
@@ -115,7 +115,7 @@ def hover_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell
 
     return Cell(
         nodes=[*nodes, (sim, buses["sim_robot"])],
-        task=judge,
+        task=scorer,
         ready=lambda: True,
         fault=lambda: "",
         arm=lambda: buses["task"].call("flight_filter/arm", 1.0),

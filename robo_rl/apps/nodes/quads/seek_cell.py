@@ -132,7 +132,9 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     policy = VelocityPolicyNode(
         buses["quad_policy"], bundle, inference, make_robot_loop(env.craft), HOVER, PictureSettings()
     )
-    judge = SeekScorer(buses["task"], room, config.seed, lambda: buses["task"].call("quad_policy/reset", 1.0))
+    scorer = SeekScorer(
+        buses["task"], room, config.seed, lambda: buses["task"].call("quad_policy/reset", 1.0)
+    )
 
     def stopped() -> Reason | None:
         return None if filter_.phase is FlightPhase.FLYING else filter_.reason
@@ -141,7 +143,7 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         nodes=[
             (safety, buses["flight_filter"]), (policy, buses["quad_policy"]), (sim, buses["sim_robot"]),
         ],
-        task=judge,
+        task=scorer,
         ready=lambda: policy.ready,
         fault=lambda: policy.fault,
         arm=lambda: buses["task"].call("flight_filter/arm", 1.0),

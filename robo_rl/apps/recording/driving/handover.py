@@ -30,7 +30,7 @@ class Handover:
     ) -> None:
         self._drive, self._streams, self._episodes = drive, streams, episodes
         self._clock, self._say = clock, say
-        self.waits = self._told = False
+        self.waits = self._reported_drop = False
         self._then: tuple[Callable[[], None], float] | None = None  # what follows, and until when it waits
 
     @property
@@ -91,14 +91,14 @@ class Handover:
     def _tell_drops(self) -> None:
         """Say once why the arm does not follow a policy in control."""
         drops = self._streams.filter.drops if self.by_policy and not self.held else ""
-        if drops and not self._told:
+        if drops and not self._reported_drop:
             self._say(
                 f"The safety filter drops the policy's commands, and the arm stays: {drops}. A policy that "
                 "was trained briefly, or is far from its demonstrations, asks for such jumps: train it "
                 "longer, or bring the arm to where demonstrations start.",
                 "error",
             )
-        self._told = bool(drops) or (self._told and self.by_policy)
+        self._reported_drop = bool(drops) or (self._reported_drop and self.by_policy)
 
     def _let_run(self) -> None:
         if self._drive is not None:

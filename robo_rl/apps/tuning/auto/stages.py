@@ -177,8 +177,8 @@ class _AutoRun:
         if self.steps.rounds:
             self.next = found
             return
-        rivals = [ComparedPolicy("", each.policy, each.noise_scale) for each in (found, self.best)]
-        raced = race_of(rivals[0], rivals[1], self.config, share, limit)
+        compared = [ComparedPolicy("", each.policy, each.noise_scale) for each in (found, self.best)]
+        raced = race_of(compared[0], compared[1], self.config, share, limit)
         self.steps.selection += raced.env_steps
         after, before = raced.measures() or (None, None)
         self.stages.append(StageRecord("imitation", raced.env_steps, before, after, "comparison"))
@@ -209,8 +209,8 @@ class _AutoRun:
             )
         name = "the base without noise" if untuned and best.noise_scale == 0.0 else "the best policy"
         first = ComparedPolicy(name, best.policy, best.noise_scale)
-        rival = ComparedPolicy("the base", self.base, own)
-        choice = choose(first, [rival], not untuned, self.config, self.steps.to_choose, not untuned)
+        of_base = ComparedPolicy("the base", self.base, own)
+        choice = choose(first, [of_base], not untuned, self.config, self.steps.to_choose, not untuned)
         self.steps.selection += choice.env_steps
         return (best if choice.kept is first else deployed), choice.sentences
 
