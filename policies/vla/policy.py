@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from policies.base.chain import deterministic_path, deterministic_sample
 from policies.base.flow import Flow
 from policies.base.tokens import Tokens
-from policies.vla.backbone import make_backbone
+from policies.vla.backbone import TINY, make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_config, check_joint
 from policies.vla.expert import ActionExpert
@@ -27,7 +28,7 @@ from policies.vla.spatial import point_loss
 from policies.vla.tiny import Prefix
 from policies.vla.token_expert import TokenExpert
 from robo_rl.core.conditioning import HELD, MEMORY
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec, sense_of, target_of
@@ -343,6 +344,11 @@ class VlaPolicy(nn.Module):
             {"tokens": "bytes"} | data["vla"],
         )
         config = VlaConfig(**{**vla, "process": VlaFlowConfig(**vla["process"])})
+        if config.backbone != TINY and not Path(config.backbone).is_dir():
+            raise CheckpointError(
+                f"The policy reads the pretrained weights in {config.backbone}, which is no folder any more; "
+                "its own files hold none of them. Put that model back in this place, or a link to it."
+            )
         words = data.get("vocabulary", ())  # policies saved before there were words read bytes
         shapes = {key: env.obs[key].shape for key in statistics["keys"]}
         normalizer = Normalizer(shapes, float(statistics["clip"]))

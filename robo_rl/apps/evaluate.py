@@ -132,7 +132,7 @@ def next_step(done: Evaluation) -> str:
         place, rate = done.places[1], done.against.known_rate
     if not place.is_dir():  # remote, or a checkpoint that a training has deleted since
         return ""
-    return after_evaluation(place, rate) + ("   (of the better policy)" if better else "")
+    return after_evaluation(place, rate, done.env) + ("   (of the better policy)" if better else "")
 
 
 def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | None = None) -> Evaluation:

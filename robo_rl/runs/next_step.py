@@ -32,6 +32,7 @@ BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
 TUNED = ("steered", "residual", "best_of")  # kinds of fine-tuned policies over a base, which can be distilled
 TEACHERS = (*BASES, "imported_diffusion", *TUNED)  # kinds that can be distilled, see `can_be_distilled`
 HEADS = ("single_step", "direct", "one_step")  # kinds that decide in one call
+PRIVILEGED = "privileged"  # kind that sees the true state, which no robot does: it teaches another policy
 STEERABLE = (*BASES, "imported_diffusion")  # kinds whose noise can be chosen
 FLIGHTS = ("flight", "swarm")  # kinds of policies that are run in another simulator next
 NEVER = (
@@ -121,11 +122,12 @@ def _shape_of(vla: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in flat(given) if before.get(key, value) != value}
 
 
-def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
+def after_evaluation(folder: Path, rate: SuccessRate | None, env: str | None = None) -> str:
     """What follows for a policy of this kind: fine-tuning, distillation, export or another simulator.
 
-    rate: None where the environment reports no success. The policy of a checkpoint is named <run>@<step>, and
-    nothing is written into its run.
+    rate: None where the environment reports no success. env: the one of the evaluation, in which a policy of
+    a robot's recordings learns on. The policy of a checkpoint is named <run>@<step>, and nothing is written
+    into its run.
     """
     if (folder / MANIFEST).is_file():
         return command("run", bundle=folder)
@@ -133,19 +135,20 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     kind = data["kind"]
     if kind in FLIGHTS:
         return command("transfer", run=policy)
-    if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS):
+    if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS, PRIVILEGED):
         return _better_base(folder, _demos_of(folder)) if kind in BASES else NEVER
     if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
-        env, tuned = _told_env(folder, data), free_path(home / "tuned")
+        env, tuned = _told_env(folder, data, env), free_path(home / "tuned")
         return command("finetune", base=policy, env=env, demos=_demos_of(folder), out=tuned)
-    if kind == "privileged":  # no robot sees the true state
+    if kind == PRIVILEGED:
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
-        return command("collect", policy=policy, env=trained_env_spec(folder).name, **taught)
+        simulated = _told_env(folder, data, env) or trained_env_spec(folder).name
+        return command("collect", policy=policy, env=simulated, **taught)
     if not can_be_distilled(data):
         return command("export", policy=policy, out=bundle)
-    return command("distill", teacher=policy, env=_told_env(folder, data), out=free_path(home / "head"))
+    return command("distill", teacher=policy, env=_told_env(folder, data, env), out=free_path(home / "head"))
 
 
 def can_be_distilled(policy: Mapping[str, Any]) -> bool:
@@ -175,17 +178,22 @@ def _described(place: str | Path | None) -> dict[str, Any] | None:
         return None
 
 
-def _told_env(folder: Path, policy: Mapping[str, Any]) -> str | None:
-    """Environment that tells a policy of recorded tasks the first of them; None for all other policies.
+def _told_env(folder: Path, policy: Mapping[str, Any], evaluated: str | None) -> str | None:
+    """Environment that a policy of recorded tasks needs: for one without a simulation of its own, that of its
+    evaluation; else its own, which tells it the first of these tasks. None for all other policies.
 
     folder: of the policy.
     policy: content of its policy.json.
+    evaluated: environment of the evaluation.
     """
+    own = trained_env_spec(folder)
+    if not own.simulated:
+        return evaluated
     instructions = policy.get("train", {}).get("task_instructions")
     if not instructions or "," in instructions[0]:  # no name can hold it
         return None
-    name = trained_env_spec(folder).name
-    return with_option(name, INSTRUCTION, instructions[0]) if name.partition("/")[0] in WITH_OPTIONS else None
+    suite = own.name.partition("/")[0]
+    return with_option(own.name, INSTRUCTION, instructions[0]) if suite in WITH_OPTIONS else None
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:
@@ -231,8 +239,7 @@ def after_tuning(
     state teaches another one. test: of the base to the result, by returns where the environment reports no
     success. A confirmation has episodes of another seed: the run's own are those whose luck is in doubt.
     """
-    # an instruction in the environment's name is not part of the policy's contract
-    env = config.env if config.env is not None and f"{INSTRUCTION}=" in config.env else None
+    env = _other_env(config)
     confirmation = {"env": env, "episodes": AGAIN * config.final_episodes, "seed": config.eval_seed + 1}
     if before is None or test is None:
         return command("evaluate", policy=run, **confirmation)
@@ -263,6 +270,19 @@ def after_tuning(
         ways.append(f"{tried}   (docs/methods.md)")
     ways.append(keep if by_return or before.k else _better_base(config.base, config.demos))
     return INDENT.join(ways)
+
+
+def _other_env(config: FinetuneVerb) -> str | None:
+    """Environment of the run, where another verb would take another one from the contract of its policy,
+    which is the base's: of a robot, of another simulation, or without the instruction in the name.
+    """
+    if config.env is None or f"{INSTRUCTION}=" in config.env:
+        return config.env
+    try:
+        own = None if config.base is None else trained_env_spec(find_policy(config.base)).name
+    except RoboRLError:  # a base that is gone
+        own = None
+    return None if own in (None, config.env) else config.env
 
 
 def _use_of_base(base: str | None, env: str | None, head: Path) -> str:

@@ -12,6 +12,7 @@ from policies.checkpoint import save_policy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
 from robo_rl.apps import train
 from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.core.errors import CheckpointError
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.checksums import damage
 from robo_rl.runs.loaded_policy import find_policy
@@ -57,6 +58,14 @@ def test_the_policy_of_a_stopped_run_is_explained(
     said = capsys.readouterr().err
     assert f"{stopped} is a run without a policy, because it was stopped before its end" in said
     assert f"resume=true, or give {stopped}@12 for its newest checkpoint." in said
+
+
+def test_only_robo_rl_train_can_keep_more_checkpoints(stopped: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"it has 8, 12\. Name one of these; robo-rl train keep_checkp"):
+        find_policy(f"{stopped}@4")
+    (stopped / "config.yaml").write_text("base: runs/base\n")
+    with pytest.raises(CheckpointError, match=r"it has 8, 12\. Name one of these\.$"):
+        find_policy(f"{stopped}@4")
 
 
 @pytest.mark.long

@@ -83,6 +83,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     initial = None if config.init is None else load_initial(config.init, first)
     if initial is not None:
         config = with_shape_of(initial, config)
+    if isinstance(initial, VlaPolicy):
+        check_vla_settings(config)
     limits = None if initial is None else initial.action_spec
     task_as_instruction = isinstance(config.policy, VlaConfig)
     data = TrainData.select(

@@ -88,11 +88,11 @@ def run_method(
         print(said)
     name, options = env_name(config), env_options(config)
     limit = training_episode_limit(config, method, demos)
+    one = method.compare_share > 0.0 or keep_last
+    measuring = 1 if one else evaluation_lanes(config, config.eval_episodes)
     with (
         _training_env(config, limit, actors) as env,
-        closing(
-            make_env(name, 1 if method.compare_share or keep_last else evaluation_lanes(config), 0, **options)
-        ) as eval_env,
+        closing(make_env(name, measuring, 0, **options)) as eval_env,
         resumable(
             run,
             total=method.env_steps,

@@ -69,8 +69,8 @@ def head_map(base: SavedPolicy) -> ChainMap:
     """
     if not isinstance(base, GenerativePolicy):
         raise ConfigError(
-            "A single-step head is distilled from a diffusion or flow policy, found one of kind "
-            f"'{base.kind}'. Give the policy of robo-rl train as base=, or choose method=residual."
+            "A head of method=fql is distilled from a policy of policy=generative, found one of kind "
+            f"'{base.kind}'. Choose method=residual."
         )
     return ChainMap(base.chunk, base.action_spec.dim, 0, base.execute)
 

@@ -57,7 +57,8 @@ def measure(
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
     """Evaluate base and result on the same episodes, and print and save the results."""
-    with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
+    lanes = evaluation_lanes(config, config.final_episodes)
+    with closing(make_env(env_name(config), lanes, 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         curve = outcome.curve
         cost = f"{steps_in_words(outcome, config.base is not None)}, {curve.train_cpu_s:.0f} s of CPU time"

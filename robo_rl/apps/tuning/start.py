@@ -114,9 +114,11 @@ def in_training(config: FinetuneVerb, method: MethodConfig) -> MethodConfig:
     return replace(method, env_steps=total - int(method.compare_share * total))
 
 
-def evaluation_lanes(config: FinetuneVerb) -> int:
-    """Parallel environments of evaluations. On a GPU more cost the same; from 64 on they compile kernels."""
-    return min(60 if config.device.startswith("cuda") else 10, config.final_episodes)
+def evaluation_lanes(config: FinetuneVerb, episodes: int) -> int:
+    """Parallel environments of an evaluation: one for each episode, because idle ones count their steps, too.
+    At most 10, on a GPU 60: there more cost the same, and from 64 on they compile kernels.
+    """
+    return min(60 if config.device.startswith("cuda") else 10, episodes)
 
 
 def training_episode_limit(

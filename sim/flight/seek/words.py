@@ -29,8 +29,8 @@ _TOLD = 1  # stream of an episode's random numbers
 
 
 def tasks_of(name: str) -> tuple[str, ...]:
-    """The colours, which are the tasks of the environment."""
-    return tuple(COLOURS)
+    """The colours, which are the tasks of the environment; none for a name that no environment has."""
+    return tuple(COLOURS) if name in TASKS else ()
 
 
 def task_number(tasks: tuple[str, ...], seed: int) -> int:

@@ -41,6 +41,8 @@ def test_no_evaluation_advises_a_distillation_that_is_refused(tmp_path: Path, ki
     written = read_json(tmp_path / "policy" / "policy.json") | {"kind": kind}
     (tmp_path / "policy" / "policy.json").write_text(json.dumps(written))
     assert after_evaluation(tmp_path / "policy", SuccessRate(10, 10)).startswith(said)
+    if kind == "privileged":  # without a success there is nothing to teach
+        assert "no episode succeeded" in after_evaluation(tmp_path / "policy", SuccessRate(0, 10))
 
 
 def test_a_tuned_policy_is_distilled_once_it_succeeds(tmp_path: Path) -> None:
@@ -118,6 +120,16 @@ def test_an_evaluation_never_recommends_the_worse_policy(
     said = next_step(evaluated(head, base))
     assert said.startswith("robo-rl export policy=head" if policy == "head" else "robo-rl finetune base=runs")
     assert said.endswith("(of the better policy)") is (policy != "head")
+
+
+@pytest.mark.parametrize("name", ["robot/mine", "metaworld/reach-v3:max_episode_steps=9"])
+def test_a_policy_of_a_robot_learns_on_where_it_was_evaluated(name: str, tmp_path: Path) -> None:
+    """There is no simulation of `robot/<name>`; other policies go on in the one that they were trained in."""
+    save_policy(tmp_path / "policy", flow_policy(replace(SPEC, name=name)))
+    for solved, verb in ((5, "finetune"), (20, "distill")):
+        said = next_step(evaluated(solved, places=(tmp_path / "policy",), trained_in=name))
+        assert said.startswith(f"robo-rl {verb} ")
+        assert (" env=metaworld/reach-v3 " in said) is name.startswith("robot/")
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,17 @@ def test_a_gain_is_confirmed_on_other_episodes(eval_seed: int) -> None:
         assert not set(own) & set(evaluation_seeds("arm/lift", given.seed, given.episodes))
 
 
+@pytest.mark.parametrize("name", ["robot/mine", "arm6/peg", "arm6/peg:seconds=4"])
+def test_what_follows_takes_the_environment_of_the_run(name: str, tmp_path: Path) -> None:
+    """The contract of a fine-tuned policy is its base's, which may be of a robot without a simulator."""
+    save_policy(tmp_path / "base", flow_policy(replace(SPEC, name=name)))
+    config = replace(CONFIG, base=str(tmp_path / "base"), env="arm6/peg")
+    said = [tuned(50, after, p, config) for after, p in ((90, 1e-6), (55, 0.4), (50, 1.0))]
+    assert all(("env=arm6/peg " in each) is (name != "arm6/peg") for each in said)
+    keeping = [line for line in said[2].splitlines() if "method=residual" in line or "distill" in line]
+    assert [" env=arm6/peg " in line for line in keeping] == 2 * [name != "arm6/peg"]
+
+
 def test_without_a_gain_the_fine_tuned_policy_is_not_recommended() -> None:
     """More steps, another method, or the base."""
     said = tuned(50, 50, 1.0)

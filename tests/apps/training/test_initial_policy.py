@@ -161,6 +161,19 @@ def test_words_that_a_vla_does_not_know_are_named(tmp_path: Path, capsys: pytest
     assert policy.vocabulary == small_vla().vocabulary
 
 
+@pytest.mark.parametrize("given", ["net=unet1d", "process.steps=4", "image.crop=0.5", "obs_steps=2"])
+def test_a_vla_refuses_settings_of_generative_policies(given: str, tmp_path: Path) -> None:
+    """Also where only its file says of which kind it is: they would be without effect."""
+    save_policy(tmp_path / "vla", small_vla())
+    seen = told(tmp_path / "data", "lift the left one")
+    config = [f"data={seen}", f"out={tmp_path / 'run'}", f"init={tmp_path / 'vla'}", "steps=1", given]
+    with pytest.raises(
+        ConfigError, match=rf"{given.partition('=')[0].partition('.')[0]}=.* cannot be used|is a"
+    ):
+        train.main(load_config("train", config, TrainConfig))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_vla_that_knows_where_to_act_needs_targets(tmp_path: Path) -> None:
     save_policy(tmp_path / "vla", small_vla(spatial=1.0))
     seen = told(tmp_path / "data", "lift the left one")

@@ -180,6 +180,12 @@ def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
         check_together(config, build_map(config.map, base), base)
 
 
+def test_a_head_needs_a_generative_policy() -> None:
+    """A vision-language-action policy comes from robo-rl train as well, so the message names the kind."""
+    with pytest.raises(ConfigError, match=r"policy=generative, found one of kind 'vla'\. Choose"):
+        build_map(MapConfig(kind="head"), small_vla())
+
+
 @torch.no_grad()
 def test_a_residual_is_deployed_with_the_features_that_it_was_trained_with() -> None:
     """A memory holds the decisions of earlier observations, in the steps of a new plan too."""

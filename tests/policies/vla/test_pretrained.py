@@ -247,7 +247,7 @@ def test_a_saved_policy_acts_alike_and_refers_to_its_folder(folders: dict[str, P
     with pytest.raises(CheckpointError, match="not those that the policy was trained with"):
         load_policy(tmp_path / "saved")
     shutil.rmtree(model)
-    with pytest.raises(CheckpointError, match=f"{model}.* a folder"):
+    with pytest.raises(CheckpointError, match=f"{model}, which is no folder .* Put that model back in this"):
         load_policy(tmp_path / "saved")
 
 

@@ -306,6 +306,7 @@ def test_new_wordings_are_in_no_demonstration() -> None:
     assert told <= {text.format(colour) for text in NEW for colour in COLOURS}
     assert env.spec.name == "drone/seek:wordings=new"
     assert tasks_in("drone/seek:wordings=new") == tuple(COLOURS)
+    assert tasks_in("drone/none") == ()  # so that it is refused as unknown, not for its number of tasks
     longest = max(len(text) for each in WORDINGS.values() for text in each)
     assert longest_instruction("drone/seek") == longest
 
