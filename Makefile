@@ -43,7 +43,7 @@ demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (AR
 test: $(STAMP) ## the tests that this machine can run, without long ones (ARGS="-k name" for some)
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
 
-test-long: $(STAMP) ## tests of more than five CPU-seconds, which CI runs as well
+test-long: $(STAMP) ## tests of more than five CPU-seconds, and long flights, which CI runs as well
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m "long and not slow" $(ARGS)
 
 test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call, every benchmark with --quick

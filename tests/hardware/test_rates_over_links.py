@@ -44,6 +44,7 @@ from tests.hardware.domains import free_domain
 from tests.hardware.peers import Peer, free_port
 from tests.hardware.pilots import HOVER
 
+pytestmark = pytest.mark.long  # flights in real time
 SLOW_HZ = 20.0  # what the filter is told, so that a stall of a busy machine is not yet a silence
 
 

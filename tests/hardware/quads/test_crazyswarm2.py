@@ -130,6 +130,7 @@ def test_write_returns_the_bounded_command() -> None:
         assert not server.all("land")
 
 
+@pytest.mark.long
 def test_faults_are_reported() -> None:
     """No server, the other server, another craft, a custom topic with other values, another frame, a
     fall, silence.
@@ -168,6 +169,7 @@ def test_faults_are_reported() -> None:
         quad.close()
 
 
+@pytest.mark.long
 def test_killed_feeder_lands_the_craft() -> None:
     settings = json.dumps({"name": "cf231", "arm": True})
     with Peer("quads.fake_crazyswarm2") as server, Peer("quad_feeder", "crazyswarm2", settings) as feeder:

@@ -99,6 +99,7 @@ def test_craft_that_somebody_disarmed_is_not_armed_again() -> None:
         assert not px4.all("arming", after_s=disarmed_s)
 
 
+@pytest.mark.long
 def test_faults_are_reported() -> None:
     """No autopilot, a pilot in control, an unsupported setpoint, a position in another frame, silence."""
     quad = Px4TopicsDriver()
@@ -131,6 +132,7 @@ def test_faults_are_reported() -> None:
         assert [event["why"] for event in px4.all("mode")] == ["command", "pilot"]  # nobody took it back
 
 
+@pytest.mark.long
 def test_killed_feeder_lands_the_craft() -> None:
     with (
         Peer("quads.fake_px4_topics") as px4,
