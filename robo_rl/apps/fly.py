@@ -30,5 +30,5 @@ def main(config: FlyConfig) -> int:
         files = write_outputs(config, setting, run, rows, trials | controllers)
         print_table(config, rows)
         print(files)
-        print(next_steps(config, flies=bool(trials["policy"].held.any())))
+        print(next_steps(config, success=float(trials["policy"].held.float().mean())))
     return 0

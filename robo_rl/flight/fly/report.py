@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 FILMED = 6  # drones in the video
 FILMED_S = 12.0
+USABLE = 0.5  # success below which a longer training is advised instead of the use of the bundle
 _OF_TASK = {
     "race": ("track",),
     "obstacles": ("density",),
@@ -69,18 +70,21 @@ def write_outputs(
     return f"Pictures: {out}/flight.png{film}; bundle: {out}/bundle; {c_line}"
 
 
-def next_steps(config: FlyConfig, *, flies: bool) -> str:
-    """Commands for the next steps. flies: a measured flight succeeded, so the bundle has a flight
-    envelope.
+def next_steps(config: FlyConfig, *, success: float) -> str:
+    """Commands for the next steps. success: share of the measured flights that succeeded; without one, the
+    bundle has no flight envelope.
     """
-    if not flies:
-        again = {"out": config.out, "overwrite": True}
-        longer = command("fly", task=config.task, updates=2 * config.updates, **again)
-        return (
-            "No measured flight succeeded, so the bundle has no flight envelope, and no robot or simulated "
-            f"robot will fly it.\nNext:   {longer}   (your other settings with it: train for longer)"
-        )
-    return f"Next:   {use_of_bundle(config, f'{config.out}/bundle')}"
+    if success >= USABLE:
+        return f"Next:   {use_of_bundle(config, f'{config.out}/bundle')}"
+    again = {"out": config.out, "overwrite": True}
+    longer = command("fly", task=config.task, updates=2 * config.updates, **again)
+    why = (
+        f"Only {success:.0%} of the measured flights succeeded."
+        if success
+        else "No measured flight succeeded, so the bundle has no flight envelope, and no robot or simulated "
+        "robot will fly it."
+    )
+    return f"{why}\nNext:   {longer}   (your other settings with it: train for longer)"
 
 
 def use_of_bundle(config: FlyConfig, bundle: str) -> str:

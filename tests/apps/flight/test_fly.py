@@ -226,12 +226,15 @@ def test_policy_without_a_success_has_no_envelope() -> None:
     link.
     """
     config = FlyConfig(task="hover", level="rates", updates=700, out="runs/fly")
-    failed = next_steps(config, flies=False)
+    failed = next_steps(config, success=0.0)
     assert "no flight envelope" in failed
     assert "updates=1400" in failed
     assert "bundle=" not in failed
-    assert "robo-rl contract bundle=runs/fly/bundle" in next_steps(config, flies=True)
-    assert "contract" not in next_steps(replace(config, task="race"), flies=True)
+    poor = next_steps(config, success=0.01)
+    assert poor.startswith("Only 1% of the measured flights succeeded.\nNext:   robo-rl fly ")
+    assert "bundle=" not in poor
+    assert "robo-rl contract bundle=runs/fly/bundle" in next_steps(config, success=0.5)
+    assert "contract" not in next_steps(replace(config, task="race"), success=1.0)
 
 
 @pytest.mark.parametrize(
