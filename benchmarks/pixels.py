@@ -75,6 +75,7 @@ def main() -> None:
         "--device", default="cpu", choices=("cpu", "cuda"), help="of training and fine-tuning"
     )
     options.add_argument("--env-steps", type=int, help="of each fine-tuning, if not the task's own")
+    options.add_argument("--updates", type=int, help="of the training of each base, if not the task's own")
     options.add_argument("--runs", type=Path, help="folder of data and runs; an interrupted one continues")
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -82,7 +83,9 @@ def main() -> None:
         folder = own_folder(args.runs) if args.runs else Path(temporary)
         for name in [args.only] if args.only else ["peg-insert-side"] if args.quick else list(TASKS):
             task = TASKS[name]
-            task = replace(task, env_steps=args.env_steps) if args.env_steps else task
+            task = replace(
+                task, env_steps=args.env_steps or task.env_steps, updates=args.updates or task.updates
+            )
             emit(f"pixels/{name}/render_ms", round(render_ms(task.env), 2), "cpu-ms/env-step", cameras=2)
             for seed in range(args.first_seed, args.first_seed + (1 if args.quick else args.seeds)):
                 prepare(task, seed, folder / name, args.device, quick=args.quick)
@@ -131,7 +134,7 @@ def finetune(
         eval_every=0, eval_episodes=2 if quick else 20, final_episodes=2 if quick else 50, device=device,
         resume=True, **settings,
     )  # fmt: skip
-    report(name, method, seed, out, base, device)
+    report(name, task, method, seed, out, base, device)
 
 
 def measured(name: str, out: Path, *words: str, **settings: Any) -> None:
@@ -148,7 +151,7 @@ def measured(name: str, out: Path, *words: str, **settings: Any) -> None:
     write_json(note, {"cpu_s": cpu_seconds() - start_s})
 
 
-def report(name: str, method: str, seed: int, out: Path, base: Path, device: str) -> None:
+def report(name: str, task: PixelTask, method: str, seed: int, out: Path, base: Path, device: str) -> None:
     """Print success of the fine-tuned policy beside its base, steps and CPU time."""
     results = read_json(out / "results.json")
     after, before = (
@@ -156,7 +159,7 @@ def report(name: str, method: str, seed: int, out: Path, base: Path, device: str
     )
     own, trained = (read_json(folder / COST_FILE)["cpu_s"] for folder in (out, base))
     prefix = f"pixels/{name}/{method}"
-    given = {"seed": seed, "device": device}
+    given = {"seed": seed, "device": device, "base_updates": task.updates}
     emit(f"{prefix}/success", after.rate, "fraction", **given, base=before.rate, **after.to_json())
     emit(f"{prefix}/env_steps", results["env_steps"], "steps", **given)
     emit(f"{prefix}/cpu_s", round(own, 1), "cpu-s", **given, base_cpu_s=round(trained, 1))
