@@ -12,7 +12,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.rewards.progress import progress_note
 from robo_rl.apps.tuning.start import env_name, env_options, evaluation_lanes
-from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
@@ -86,7 +86,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         outcome.history,
         env_steps=config.env_steps or config.method.env_steps,
         demos=config.demos is not None,
-        replays=memory_shape(base) is None,
+        replays=can_replay_demos(config.method, base),
     )
     result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": advised}
     result["training_episodes"] = outcome.history.to_json()
@@ -101,6 +101,11 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     if advised:
         print(f"{advice_label(test)}: {advised}")
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
+
+
+def can_replay_demos(method: MethodConfig, base: SavedPolicy) -> bool:
+    """Whether critics of this method could learn from demonstrations over this base."""
+    return method.algorithm not in ON_POLICY and memory_shape(base) is None
 
 
 def advice_label(test: PairedTest | ReturnTest | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.tuning.compose import check_interventions
 from robo_rl.apps.tuning.maps import build_map, check_together
+from robo_rl.apps.tuning.report import can_replay_demos
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import EpisodeStore
@@ -18,6 +19,7 @@ from tests.apps.tuning.methods.published_from_scratch import PUBLISHED_FROM_SCRA
 from tests.apps.tuning.methods.published_on_policy import PUBLISHED_ON_POLICY
 from tests.apps.tuning.methods.toy_sessions import FILES, METHODS, method, session, small
 from tests.policies.small import flow_policy
+from tests.policies.small_vla import small_vla
 from tests.rl.worlds import SPEC
 
 PAPER = PUBLISHED_CORRECTIONS | PUBLISHED_FROM_SCRATCH | PUBLISHED_ON_POLICY
@@ -124,3 +126,11 @@ def test_rlif_needs_interventions(demos: EpisodeStore) -> None:
         config = method(name, "method.intervene=expert")
         with pytest.raises(ConfigError, match=rf"'gym/Hopper-v5' does not have; .*\. {instead}"):
             check_interventions(config, "gym/Hopper-v5")
+
+
+def test_demonstrations_are_advised_for_methods_that_replay_them() -> None:
+    """PPO and GRPO learn from their own rollouts alone, and decisions of a memory are not in a dataset."""
+    assert can_replay_demos(method("residual"), flow_policy(SPEC))
+    assert not can_replay_demos(method("residual"), small_vla(memory=3))
+    for name in ("resip", "dppo", "grpo"):
+        assert not can_replay_demos(method(name), flow_policy(SPEC))
