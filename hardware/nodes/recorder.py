@@ -90,7 +90,7 @@ class RecorderNode:
                 del self._channels[topic.name]
                 say(f"{topic.name} is not recorded. {error}")
         bus.timer(FLUSH_S, self._tick)
-        self._told = 0  # number of status sentences
+        self._sentences = 0  # number of status sentences
         self._begun = False  # any recording so far
         self._publish(Text("idle"))
         if config.start:
@@ -203,11 +203,11 @@ class RecorderNode:
 
     def _on_request(self, ask: Text, received_s: float) -> None:
         """Execute a request of the topic; the result goes to `episode/status`."""
-        act, before = self._requests.get(ask.text), self._told
+        act, before = self._requests.get(ask.text), self._sentences
         done, sentence = (
             act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._requests)}")
         )
-        if not done and self._told == before:
+        if not done and self._sentences == before:
             self._tell(sentence)
 
     def _tick(self) -> None:
@@ -262,7 +262,7 @@ class RecorderNode:
         return True
 
     def _tell(self, status: str) -> str:
-        self._told += 1
+        self._sentences += 1
         self._publish(Text(status))
         self._say(status)
         return status

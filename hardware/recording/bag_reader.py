@@ -76,7 +76,7 @@ class Bag:
             self._reader: Any = Reader(path)
             self._reader.open()
         except Exception as error:  # for a damaged file, rosbags raises any error of its parsers
-            raise DataError(f"{path} cannot be read as a recording: {_told(error)}") from error
+            raise DataError(f"{path} cannot be read as a recording: {_cause(error)}") from error
         prefix = f"/{namespace.strip('/')}/".replace("//", "/")
         every = {each.topic: f"/{each.topic.lstrip('/')}" for each in self._reader.connections}
         self._names = {topic: full[len(prefix) :] for topic, full in every.items() if full.startswith(prefix)}
@@ -95,7 +95,7 @@ class Bag:
             for connection, received_ns, cdr in self._reader.messages(connections=wanted):
                 yield self._names[connection.topic], received_ns, cdr
         except Exception as error:  # as above
-            raise DataError(f"{self.path.name} is broken: {_told(error)}.") from error
+            raise DataError(f"{self.path.name} is broken: {_cause(error)}.") from error
 
     def messages(self, topics: Collection[str]) -> Iterator[tuple[str, int, Message]]:
         """(topic, time of receipt [Unix ns], record) of each message, in order of receipt."""
@@ -119,7 +119,7 @@ class Bag:
         self._reader.close()
 
 
-def _told(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """Message of an error, or its name if it has none, as MemoryError."""
     return str(error) or type(error).__name__
 

@@ -38,14 +38,14 @@ class PhaseMachine:
             0  # commands sent since the arm rests; since the stop began
         )
 
-    def refusal(self, emergency: bool, publisher_conflict: bool, state_is_fresh: bool) -> Reason | None:
+    def refusal(self, emergency: bool, two_publishers: bool, state_is_fresh: bool) -> Reason | None:
         """Why the filter must not be armed; None where it may.
 
-        publisher_conflict: a topic has two publishers.
+        two_publishers: a topic has two publishers.
         """
         if emergency:
             return Reason.EMERGENCY_LATCHED
-        if publisher_conflict:
+        if two_publishers:
             return Reason.TWO_PUBLISHERS
         if self.phase is Phase.STOPPING:
             return Reason.STOPPING

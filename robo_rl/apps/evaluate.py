@@ -146,7 +146,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     def opened(label: str, path: str, name: str | None) -> LoadedPolicy:
         if label in own:
             return own_policy(label, own[label], config, name)
-        return instruction(config, open_policy(path, device))
+        return instructed(config, open_policy(path, device))
 
     first = opened("policy", config.policy, config.env)
     name = config.env or first.env
@@ -216,7 +216,7 @@ def env_options(config: EvaluateConfig) -> dict[str, Any]:
     return {"max_episode_steps": config.max_episode_steps, "wordings": config.wordings}
 
 
-def instruction(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
+def instructed(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
     """The policy, told `instruction` if that is given."""
     if config.instruction is None:
         return actor

@@ -99,4 +99,4 @@ class Guard:
         self._sums = {name: [float(value) for value in sums[name]] for name in self._sums}
         recent = state["recent"] if known else [(won, 0.0) for won in state["recent"]]
         self._recent = deque(((float(won), float(total)) for won, total in recent), maxlen=self.window)
-        self._any_reported = bool(state.get("any_reported", True))
+        self._any_reported = bool(state.get("any_reported", state.get("told", True)))

@@ -196,7 +196,8 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
             f"The checkpoints of {run.path} hold no policy; those of robo-rl train and finetune do. Give "
             f"{run.path} for the final policy."
         )
-    trained = "data" in run.config()  # not fine-tuned, which keeps the newest two
+    settings = run.config() if (run.path / "config.yaml").is_file() else {}
+    trained = "data" in settings  # not fine-tuned, which keeps the newest two
     more = "; robo-rl train keep_checkpoints= keeps more of them" if trained else ""
     raise CheckpointError(
         f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of "

@@ -24,7 +24,7 @@ from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import ending_in_name, free_path
 from robo_rl.runs.run_dir import OWN_DATA, POLICIES, RunDir, checkpoint_of, holder_of
-from sim.registry import WITH_OPTIONS, with_option
+from sim.registry import WITH_OPTIONS, instruction_of, tasks_in, with_option
 
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
@@ -140,15 +140,17 @@ def after_evaluation(folder: Path, rate: SuccessRate | None, env: str | None = N
     if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
-        env, tuned = _told_env(folder, data, env), free_path(home / "tuned")
+        env, tuned = _learning_env(folder, data, env), free_path(home / "tuned")
         return command("finetune", base=policy, env=env, demos=_demos_of(folder), out=tuned)
     if kind == PRIVILEGED:
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
-        simulated = _told_env(folder, data, env) or trained_env_spec(folder).name
+        simulated = _learning_env(folder, data, env) or trained_env_spec(folder).name
         return command("collect", policy=policy, env=simulated, **taught)
     if not can_be_distilled(data):
         return command("export", policy=policy, out=bundle)
-    return command("distill", teacher=policy, env=_told_env(folder, data, env), out=free_path(home / "head"))
+    return command(
+        "distill", teacher=policy, env=_learning_env(folder, data, env), out=free_path(home / "head")
+    )
 
 
 def can_be_distilled(policy: Mapping[str, Any]) -> bool:
@@ -178,22 +180,23 @@ def _described(place: str | Path | None) -> dict[str, Any] | None:
         return None
 
 
-def _told_env(folder: Path, policy: Mapping[str, Any], evaluated: str | None) -> str | None:
-    """Environment that a policy of recorded tasks needs: for one without a simulation of its own, that of its
-    evaluation; else its own, which tells it the first of these tasks. None for all other policies.
+def _learning_env(folder: Path, policy: Mapping[str, Any], evaluated: str | None) -> str | None:
+    """Environment that a policy needs whose own has no simulation, that of its evaluation, or gives no
+    instruction: there the first of its recorded tasks is one. None for all other policies.
 
     folder: of the policy.
     policy: content of its policy.json.
     evaluated: environment of the evaluation.
     """
-    own = trained_env_spec(folder)
-    if not own.simulated:
-        return evaluated
-    instructions = policy.get("train", {}).get("task_instructions")
-    if not instructions or "," in instructions[0]:  # no name can hold it
-        return None
-    suite = own.name.partition("/")[0]
-    return with_option(own.name, INSTRUCTION, instructions[0]) if suite in WITH_OPTIONS else None
+    own, trained = trained_env_spec(folder), policy.get("train", {})
+    env = own.name if own.simulated else evaluated
+    instructions = trained.get("task_instructions", trained.get("told"))  # told: of earlier checkouts
+    if env is None or not instructions or "," in instructions[0]:  # no name can hold a comma
+        return None if own.simulated else env
+    takes_one = env.partition("/")[0] in WITH_OPTIONS and not tasks_in(env) and instruction_of(env) is None
+    if not takes_one:
+        return None if own.simulated else env
+    return with_option(env, INSTRUCTION, instructions[0])
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:

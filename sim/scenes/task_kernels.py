@@ -65,7 +65,7 @@ class TaskKernels:
         action, state = memory.new_zeros(n, drive.action.dim), _parts(physics)
         self._run_command = compile_kernel(self._command, (memory, action, *state), eager=not compiled)
         counts = begin_counts(n, memory.device)
-        self._run_judge = compile_kernel(self._judge, (goal, *counts, *state), eager=not compiled)
+        self._run_score = compile_kernel(self._score, (goal, *counts, *state), eager=not compiled)
 
     def command(
         self, memory: Float[Tensor, "n w"], action: Float[Tensor, "n a"], physics: Physics
@@ -76,14 +76,14 @@ class TaskKernels:
 
     def score(self, goal: Float[Tensor, "n g"], counts: Counts, physics: Physics) -> KernelResult:
         """Result of the step that led to this state. counts: before the step."""
-        obs, sane, reward, terminated, truncated, *after = self._run_judge(goal, *counts, *_parts(physics))
+        obs, sane, reward, terminated, truncated, *after = self._run_score(goal, *counts, *_parts(physics))
         return KernelResult(obs, sane, reward, terminated, truncated, Counts(*after))
 
     def _command(self, memory: Tensor, action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         ctrl, memory = self._drive.command(memory, action, self._drive.view(Physics(*state), memory))
         return ctrl, memory.clone()
 
-    def _judge(
+    def _score(
         self, goal: Tensor, age: Tensor, held: Tensor, success: Tensor, *state: Tensor
     ) -> tuple[Tensor, ...]:
         physics, rules = Physics(*state), self._rules

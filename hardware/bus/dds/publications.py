@@ -68,7 +68,7 @@ class PublisherWatch:
         self.condition: Any = ReadCondition(self._reader, news)
         self._nodes = NodeNames(ros, participant)
         self._callbacks: dict[str, list[Callable[[tuple[str, ...]], None]]] = {}
-        self._told: dict[str, tuple[str, ...]] = {}  # topic -> names that its callbacks know
+        self._known: dict[str, tuple[str, ...]] = {}  # topic -> names that its callbacks know
         self._sender_callbacks: dict[str, list[Callable[[frozenset[int]], None]]] = {}
         self._alive: dict[bytes, tuple[str, bytes, int]] = {}  # endpoint -> (topic, participant, handle)
 
@@ -76,7 +76,7 @@ class PublisherWatch:
         """Call callback(names) now and whenever the publishers of `topic`, a full name, change."""
         self.poll()
         self._callbacks.setdefault(topic, []).append(callback)
-        self._told[topic] = names = self._names(topic)
+        self._known[topic] = names = self._names(topic)
         callback(names)
 
     def add_senders(self, topic: str, callback: Callable[[frozenset[int]], None]) -> None:
@@ -99,22 +99,22 @@ class PublisherWatch:
         for topic in changed & self._sender_callbacks.keys():
             for callback in self._sender_callbacks[topic]:
                 callback(self._senders(topic))
-        self._tell(changed & self._callbacks.keys())
+        self._report(changed & self._callbacks.keys())
 
     def look_up_names(self) -> None:
         """Report the names of publishers that were not known yet: a node announces itself after them."""
-        self._tell({topic for topic, names in self._told.items() if len(names) > 1})
+        self._report({topic for topic, names in self._known.items() if len(names) > 1})
 
     def close(self) -> None:
         """Release the readers."""
         self._participant = self._reader = self.condition = None
         self._nodes.close()
 
-    def _tell(self, topics: set[str]) -> None:
+    def _report(self, topics: set[str]) -> None:
         for topic in topics:
             names = self._names(topic)
-            if names != self._told[topic]:
-                self._told[topic] = names
+            if names != self._known[topic]:
+                self._known[topic] = names
                 for callback in self._callbacks[topic]:
                     callback(names)
 

@@ -29,7 +29,7 @@ def stopped_words(verb: str, config: Any, began_s: float) -> str:
     if verb in ATOMIC:
         return KEPT if Path(config.out).exists() else "nothing was written; the same command starts again"
     if verb in ("transfer", "mission"):
-        return _measured(verb, Path(config.out), began_s)
+        return _measured(verb, config, began_s)
     if verb not in UNITS:
         return KEPT
     from robo_rl.runs.resumable import how_to_continue
@@ -41,11 +41,12 @@ def stopped_words(verb: str, config: Any, began_s: float) -> str:
     return "nothing was saved; the same command starts again"
 
 
-def _measured(verb: str, out: Path, began_s: float) -> str:
-    """Clause on a verb that writes its figures before its pictures, and a run only where it has a tracker."""
+def _measured(verb: str, config: Any, began_s: float) -> str:
+    """Clause on a verb that writes its figures before its pictures. `mission` makes a run, too."""
+    out = Path(config.out)
     if _written_since(out / "results.json", began_s):
         return f"the figures are in {out / 'results.json'}"
-    if verb == "mission" and (out / "run.json").is_file():
+    if verb == "mission" and _written_since(out / "run.json", 0.0 if config.resume else began_s):
         return "no result; the same command with resume=true plans and flies all missions"
     return "no result; the same command starts again"
 

@@ -138,7 +138,8 @@ class TrainingEpisodes:
             name: deque(values, maxlen=RECENT if name == "recent" else None)
             for name, values in state.get("returns", {}).items()
         }
-        return cls(base, late, deque(recent, maxlen=RECENT), returns, bool(state.get("any_reported", False)))
+        reported = bool(state.get("any_reported", state.get("told", False)))
+        return cls(base, late, deque(recent, maxlen=RECENT), returns, reported)
 
 
 def base_phase(collector: Experience, base_steps: int) -> tuple[int, int]:

@@ -58,4 +58,4 @@ class TrainingWatch:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.history = TrainingHistory.from_json(state["history"])
-        self._reported = set(state["reported"])
+        self._reported = set(state.get("reported", state.get("told", ())))  # told: of earlier checkouts

@@ -132,10 +132,8 @@ def require_names(source: object, names: Iterable[str], known: Iterable[str], wh
     """
     there = sorted(known)
     for name in sorted(set(names) - set(there)):
-        raise DataError(
-            f"{source} has no {what} '{name}'.{did_you_mean(name, there)} It has {', '.join(there)}. Name "
-            "one of these in keys=."
-        )
+        known_words = f"It has {', '.join(there)}. Name one of these in keys=." if there else "It has none."
+        raise DataError(f"{source} has no {what} '{name}'.{did_you_mean(name, there)} {known_words}")
 
 
 def _array(key: str, shape: tuple[int, ...], dtype: str) -> ArraySpec:

@@ -251,15 +251,17 @@ def _chosen(demo: Any, keys: Mapping[str, str] | None, source: str | Path) -> di
     """Observation -> name in obs/, of keys=, or all. Raises DataError for a name that the demo lacks."""
     if not keys:
         return _names(demo)
-    if absent := [name for name in keys.values() if f"obs/{name}" not in demo]:
-        require_names(source, absent, demo.get("obs", {}), "observation")
+    obs = demo.get("obs")
+    if absent := [name for name in keys.values() if not hasattr(obs, "items") or name not in obs]:
+        require_names(source, absent, _names(demo).values(), "observation")
     return dict(keys)
 
 
 def _names(demo: Any) -> dict[str, str]:
     """Observation -> name in obs/, for all arrays of numbers of a demo."""
     found: dict[str, str] = {}
-    for name, array in demo.get("obs", {}).items():
+    obs = demo.get("obs")
+    for name, array in obs.items() if hasattr(obs, "items") else ():
         if hasattr(array, "shape") and array.dtype.kind in "biuf" and stored_dtype(str(array.dtype)):
             picture = array.dtype == np.uint8 and len(array.shape) == 4 and array.shape[-1] == 3
             camera = safe_key(name.removesuffix("_image"))

@@ -18,7 +18,7 @@ START_S = 300.0  # silence after which an actor counts as lost, and time in whic
 
 @dataclass
 class _LastMessage:
-    """heard_s: on the clock of `Silence`. told: the user knows that this actor is awaited."""
+    """heard_s: on the clock of `Silence`. reported: the user knows that this actor is awaited."""
 
     heard_s: float
     reported: bool = False

@@ -76,10 +76,13 @@ def test_a_conversion_that_is_stopped_says_that_nothing_was_written(verb: str, t
 
 def test_stopped_measurements_say_whether_they_have_figures(tmp_path: Path) -> None:
     """Both verbs write results.json before pictures; only `mission` makes a run, which it continues."""
-    config, began_s = SimpleNamespace(out=str(tmp_path)), time.time() - 1.0
+    config, began_s = SimpleNamespace(out=str(tmp_path), resume=False), time.time() - 1.0
     assert stopped_words("mission", config, began_s) == "no result; the same command starts again"
     (tmp_path / "run.json").write_text("{}")
     assert "with resume=true" in stopped_words("mission", config, began_s)
+    assert "resume" not in stopped_words("mission", config, time.time() + 60.0)  # that is another run's
+    resumed = SimpleNamespace(out=str(tmp_path), resume=True)
+    assert "with resume=true" in stopped_words("mission", resumed, time.time() + 60.0)
     assert stopped_words("transfer", config, began_s) == "no result; the same command starts again"
     (tmp_path / "results.json").write_text("{}")
     assert stopped_words("transfer", config, began_s) == f"the figures are in {tmp_path / 'results.json'}"

@@ -192,6 +192,16 @@ def test_a_policy_of_recorded_tasks_is_told_one_by_its_environment(empty_folder:
     assert said("arm6/peg", ["insert the peg", "pull it out"]).startswith(f"{begins} 'env={name}' out=")
     for env, task in (("robot/arm", "insert the peg"), ("arm6/peg", "pull, then insert")):
         assert said(env, [task]).startswith(f"{begins} out=")  # no name can hold the instruction
+    for key in ("task_instructions", "told"):  # told: of earlier checkouts
+        policy.env = replace(policy.env, name="robot/arm")
+        save_policy(Path("runs/vla/policy"), policy, {key: ["insert the peg"]})
+        for given, needed in (
+            ("arm/lift:cameras=view", "arm/lift:cameras=view,instruction=insert the peg"),
+            (f"{name}", f"{name}"),
+            ("metaworld/mt6", "metaworld/mt6"),
+        ):
+            words = after_evaluation(Path("runs/vla/policy"), SuccessRate(50, 100), given)
+            assert f"env={needed}" in shlex.split(words)
     told = replace(CONFIG, env=name)
     for before, after, p in ((50, 90, 0.001), (50, 55, 0.4), (98, 98, 1.0)):
         assert f"env={name}" in shlex.split(tuned(before, after, p, told))

@@ -32,6 +32,19 @@ def test_each_warning_is_given_once() -> None:
     assert said[0].startswith("The base has not succeeded in any of its 60 training episodes")
 
 
+def test_warnings_given_before_a_stop_are_not_repeated() -> None:
+    """Also where an earlier checkout wrote the checkpoint, under another name."""
+    first = TrainingWatch(has_base=True, sparse=True, limit_steps=100)
+    first.add(ended(60), of_base=True, base_done=True, progress=0.1)
+    state = first.state_dict()
+    for kept in (state, {"history": state["history"], "told": state["reported"]}):
+        said = list[str]()
+        watch = TrainingWatch(has_base=True, sparse=True, limit_steps=100, say=said.append)
+        watch.load_state_dict(kept)
+        watch.add(ended(20), of_base=False, base_done=True, progress=0.5)
+        assert not said
+
+
 def test_a_base_that_is_slow_is_told_of_shorter_episodes() -> None:
     """Evaluations may give it the time that training episodes do not."""
     said = list[str]()

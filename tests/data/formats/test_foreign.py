@@ -228,6 +228,24 @@ def test_a_wrong_observation_of_a_robomimic_file_is_said_with_those_it_has(
     assert "obs/obs" not in said
 
 
+def test_a_robomimic_file_without_observations_is_refused(
+    robomimic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`obs` may be no group at all."""
+    for obs in (None, np.zeros((4, 3))):
+        with h5py.File(robomimic, "a") as file:
+            for demo in file["data"].values():
+                demo.pop("obs", None)
+                if obs is not None:
+                    demo["obs"] = obs
+        for keys in ([], ["keys=[state:state]"]):
+            words = [f"source={robomimic}", f"out={tmp_path / 'out'}", "rate_hz=10", *keys]
+            assert main(["data", "import", *words]) == 2
+            said = capsys.readouterr().err
+            assert ("has no observation 'state'. It has none." in said) is bool(keys)
+            assert "please report" not in said
+
+
 @pytest.mark.parametrize(("name", "guess"), [("observation.stat", "observation.state"), ("zzz", None)])
 def test_a_feature_that_is_missing_is_compared_with_the_others(
     name: str, guess: str | None, lerobot: Path, tmp_path: Path

@@ -64,7 +64,7 @@ def test_stop_ends_once_the_arm_rests() -> None:
     machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
     machine.arm(0.0)
     machine.stop(Reason.REQUESTED)
-    assert machine.refusal(emergency=False, publisher_conflict=False, state_is_fresh=True) is Reason.STOPPING
+    assert machine.refusal(emergency=False, two_publishers=False, state_is_fresh=True) is Reason.STOPPING
     for at_rest in (True, True, False, True, True):
         machine.note_stopping_command(at_rest)
         assert machine.phase is Phase.STOPPING
