@@ -4,8 +4,8 @@
     python benchmarks/vla_drone.py --folder runs/drone --plain
     python benchmarks/vla_drone.py --folder runs/drone --robot
 
-Demonstrations of `drone/seek`, of which --from-ball start at another ball than the told one; two trainings
-in turn for each of --seeds, the second from the first one's policy (init=), with policy.film=true
+Demonstrations of `drone/seek`, of which --from-ball start at another ball than the told one; --trainings in
+turn for each of --seeds, each from the policy of the one before (init=), with policy.film=true
 (`--plain`: without it), zero noise. All evaluations are of episodes that are not used in training, the same
 for every seed, as many for each colour. Names: vla/drone/<film or plain>/success, .../success/<colour>,
 .../new_wording_success (wordings that no demonstration has), .../other_instruction_success (told another
@@ -43,9 +43,8 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--demos", type=int, default=600, help="demonstrations")
     options.add_argument("--from-ball", type=float, default=0.4, help="share of them from another ball")
-    options.add_argument(
-        "--steps", type=int, default=1500, help="updates of the training, and of a second one"
-    )
+    options.add_argument("--steps", type=int, default=1500, help="updates of each training")
+    options.add_argument("--trainings", type=int, default=2, help="in turn, each from the policy before")
     options.add_argument("--batch-size", type=int, default=64, help="windows per update")
     options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings")
@@ -61,7 +60,7 @@ def main() -> None:
     folder = own_folder(args.folder) / f"{demos}_demos_{args.from_ball:g}_from_ball_{steps}_updates"
     folder.mkdir(parents=True, exist_ok=True)
     data, kind = folder / "data", "plain" if args.plain else "film"
-    runs = [folder / f"{kind}_seed{seed}" for seed in args.seeds]
+    runs = [folder / f"{kind}_seed{seed}_{args.trainings}" for seed in args.seeds]
     film = f"policy.film={str(not args.plain).lower()}"
     with into_log(folder / "log.txt"):
         if not data.exists():
@@ -73,12 +72,20 @@ def main() -> None:
                 "noise=0.15",
                 "num_envs=64",
             )
-        for seed, run in zip(args.seeds, runs, strict=True):
-            first = run.with_name(f"{run.name}_first")
+        for seed in args.seeds:
             given = [f"data={data}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
-            trained(first, *given, *RECIPE, film, "lr=1e-3")
-            trained(run, *given, *COMMON, f"init={first}", "lr=7e-4")
-    spent = {"updates": steps, "rows": size, "demonstrations": demos, "from_ball": args.from_ball}
+            before: Path | None = None
+            for number in range(1, args.trainings + 1):
+                out = folder / f"{kind}_seed{seed}_{number}"
+                if before is None:
+                    trained(out, *given, *RECIPE, film, "lr=1e-3")
+                else:
+                    trained(out, *given, *COMMON, f"init={before}", "lr=7e-4")
+                before = out
+    spent = {
+        "trainings": args.trainings, "updates": steps, "rows": size, "demonstrations": demos,
+        "from_ball": args.from_ball,
+    }  # fmt: skip
     if args.robot:
         report(f"vla/drone/{kind}/robot_success", [flown(run, episodes) for run in runs], spent)
         return
