@@ -222,13 +222,13 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any]]] = {
 def test_damage_ends_in_one_sentence(
     damage: str, v2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the first episode, no progress bar is shown."""
+    """No empty progress bar comes before it."""
     words, change = DAMAGE[damage]
     change(v2)
     assert main(["data", "import", f"source={v2}", f"out={tmp_path / 'out'}"]) == 2
     err = capsys.readouterr().err
     assert re.search(words, err)
-    assert "0episode" not in err
+    assert "import: 0episode" not in err
     assert not (tmp_path / "out").exists()
 
 
