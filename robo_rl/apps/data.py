@@ -14,7 +14,7 @@ from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
 from robo_rl.data.validate import validate as find_faults
 from robo_rl.runs.next_step import after_data, train_on
-from robo_rl.runs.progress import progress, show
+from robo_rl.runs.progress import reported
 
 
 def info(config: DataInfoConfig) -> int:
@@ -26,8 +26,8 @@ def info(config: DataInfoConfig) -> int:
 
 def merge(config: DataMergeConfig) -> int:
     """Merge datasets and print the number of episodes."""
-    with progress(None, "merge", "episode") as bar:
-        count = merge_datasets(config.sources, config.out, show(bar), dry_run=config.dry_run)
+    with reported("merge", "episode") as moved:
+        count = merge_datasets(config.sources, config.out, moved, dry_run=config.dry_run)
     if config.dry_run:
         found = [dataset_info(source) for source in config.sources]
         frames, size = (sum(each[key] for each in found) for key in ("frames", "bytes"))
@@ -48,8 +48,8 @@ def validate(config: DataValidateConfig) -> int:
             state = "complete" if episode.complete else "incomplete"
             frames = counted(episode.frames, "frame")
             print(f"Recovered episode {episode.number:06d}: {frames}, {state}")
-    with progress(None, "validate", "episode") as bar:
-        faults = find_faults(config.path, show(bar))
+    with reported("validate", "episode") as moved:
+        faults = find_faults(config.path, moved)
     for fault in faults:
         print(fault)
     errors = sum(fault.severity == "error" for fault in faults)

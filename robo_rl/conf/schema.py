@@ -54,9 +54,8 @@ class DataImportConfig:
 
     source: str = setting(
         REQUIRED,
-        "folder of recordings (MCAP, rosbag2), one of them, a zarr v2 replay buffer, a LeRobot v3 folder, "
-        "a "
-        "robomimic file, or an RLDS folder",
+        "folder of recordings (MCAP, rosbag2), one of them, a zarr v2 replay buffer, a LeRobot folder "
+        "(v2.0, v2.1, v3.0), a robomimic file, or an RLDS folder",
     )
     out: str = setting(REQUIRED, "folder of the new dataset")
     env: str | None = setting(

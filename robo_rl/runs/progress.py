@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -71,11 +71,18 @@ def counting(bar: Any, doing: str, total: int, unit: str) -> Iterator[Callable[[
         bar.set_postfix_str(before, refresh=False)
 
 
-def show(bar: Any) -> Callable[[int, int], None]:
-    """Callback (done, total) that advances a bar whose total is unknown at the start."""
+@contextmanager
+def reported(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Callback (done, total) for work that knows its total late. The bar appears at the first call, so that
+    bad input ends in its message alone.
+    """
+    with ExitStack() as stack:
+        bar: Any = None
 
-    def move(done: int, total: int) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
+        def move(done: int, total: int) -> None:
+            nonlocal bar
+            if bar is None:
+                bar = stack.enter_context(progress(total, label, unit))
+            bar.update(done - bar.n)
 
-    return move
+        yield move

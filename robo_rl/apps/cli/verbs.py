@@ -65,7 +65,7 @@ VERBS = {
         "imports.data_import",
         "schema:DataImportConfig",
         "train",
-        "turn recordings (MCAP, rosbag2), a replay buffer, or LeRobot, robomimic, RLDS data into a dataset",
+        "turn recordings (MCAP, rosbag2), replay buffers, LeRobot v2 and v3, robomimic, RLDS into a dataset",
         "robo-rl data import source=recordings robot=mine.yaml out=data/mine",
         "robo-rl data import source=pusht.zarr env=pusht/state out=data/pusht",
         "robo-rl data import source=downloads/svla_so100 out=data/so100",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from robo_rl.apps.imports.import_report import report_import
@@ -14,9 +15,10 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.formats.contract import ForeignSpec, inferred, unknown_rate
+from robo_rl.data.formats.lerobot.layout import LeRobotInfo
 from robo_rl.data.formats.registry import FORMATS, load_part
 from robo_rl.data.formats.rlds.reader import rlds_splits
-from robo_rl.runs.progress import progress, show
+from robo_rl.runs.progress import reported
 
 SAME_RATE = 0.01  # fraction by which rate_hz may differ from a rate that the source states, as 30 from 29.97
 
@@ -41,16 +43,23 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
     options: dict[str, Any] = {}
     if kind not in ("zarr", "mcap"):
         options = {"env": env, "keys": keys, "task": config.task, "notes": notes}
-    with progress(None, "import", "episode") as bar:
+    with reported("import", "episode") as moved:
         count = load_part(kind, "reader")(
             config.source, config.out, limit=config.limit, image_codec=config.image_codec,
-            progress=show(bar), **options, **part,
+            progress=moved, **options, **part,
         )  # fmt: skip
     others = [name for name in rlds_splits(config.source) if name != config.split] if part else []
     left_out = f"; left out: split={', split='.join(others)}" if others else ""
-    what = f"{counted(count, 'episode')} ({FORMATS[kind].what.partition(':')[0]})"
+    what = f"{counted(count, 'episode')} ({_format_name(config, kind)})"
     report_import(config, what, left_out, notes)
     return 0
+
+
+def _format_name(config: DataImportConfig, kind: str) -> str:
+    """Format of the source, with the version that a LeRobot dataset states."""
+    if kind == "lerobot":
+        return f"LeRobotDataset {LeRobotInfo.load(Path(config.source)).version}"
+    return FORMATS[kind].what.partition(":")[0]
 
 
 def source_rate(config: DataImportConfig, stated_hz: float | None) -> float | None:

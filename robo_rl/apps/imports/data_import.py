@@ -29,7 +29,7 @@ from robo_rl.data.importers import (
 )
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.outputs import check_folder
-from robo_rl.runs.progress import progress, show
+from robo_rl.runs.progress import reported
 
 OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)  # <owner>/<name>
@@ -89,10 +89,10 @@ def convert(config: DataImportConfig) -> int:
     notes: list[str] = []
     spec, keys = contract(config, notes)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
-    with progress(None, "import", "episode") as bar:
+    with reported("import", "episode") as moved:
         count = import_replay_buffer(
             source, config.out, spec, keys, image_codec=codec, limit=config.limit, task=config.task,
-            notes=notes, progress=show(bar),
+            notes=notes, progress=moved,
         )  # fmt: skip
     report_import(config, counted(count, "episode"), notes=notes)
     return 0

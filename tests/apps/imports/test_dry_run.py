@@ -192,4 +192,4 @@ def test_an_import_without_pictures_speaks_of_none(
     assert main(["data", "export", f"path={dataset}", "format=lerobot", f"out={source}"]) == 0
     capsys.readouterr()
     assert main(["data", "import", f"source={source}", f"out={work / 'in'}"]) == 0
-    assert "Imported 3 episodes (LeRobotDataset v3) into" in capsys.readouterr().out
+    assert "Imported 3 episodes (LeRobotDataset v3.0) into" in capsys.readouterr().out

@@ -90,7 +90,7 @@ def _edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
-    "version": ("codebase_version 'v2.1'", lambda d: d.update(codebase_version="v2.1")),
+    "version": ("codebase_version 'v1.6'", lambda d: d.update(codebase_version="v1.6")),
     "pattern": ("names files as", lambda d: d.update(data_path="../../{episode}.parquet")),
     "format string": ("names files as", lambda d: d.update(video_path="{video_key.__class__}")),
     "key": ("is broken", lambda d: d["features"].update({"../x": d["features"]["action"]})),

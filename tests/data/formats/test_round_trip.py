@@ -17,17 +17,16 @@ from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.formats import output
 from robo_rl.data.formats.lerobot.layout import own_features
 from robo_rl.data.formats.registry import FORMATS, load_part, recognised
-from robo_rl.data.formats.rows import labels_json, rows_of
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.validate import validate
 from robo_rl.data.windows import WindowDataset, WindowSpec
+from tests.data.formats.differences import VIDEO_ERROR, errors
 from tests.data.formats.odd_dataset import ODD, write_odd
 from tests.data.recordings import record
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("h5py")
 
-VIDEO_ERROR = 12  # grey levels of a smooth image; H.264 keeps colours at half the resolution
 READABLE = [name for name, each in FORMATS.items() if each.reader]
 WRITABLE = [name for name in FORMATS if name != "rerun" or find_spec("rerun")]
 
@@ -40,32 +39,6 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def smooth(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("smooth") / "set", [6, 5, 40], codec="jpeg")
-
-
-def errors(one: Path, other: Path, tolerance: int = 0) -> list[str]:
-    """Differences between two datasets: values, labels, contract. tolerance: of images, in grey levels."""
-    found = []
-    if EpisodeStore(one).spec != EpisodeStore(other).spec:
-        found.append("contract")
-    for a, b in zip(EpisodeStore(one), EpisodeStore(other), strict=True):
-        x, y = rows_of(a), rows_of(b)
-        pairs: dict[str, tuple[Any, Any]] = {key: (x.obs[key], y.obs[key]) for key in x.obs}
-        pairs |= {
-            k: (getattr(x, k), getattr(y, k)) for k in ("action", "reward", "terminated", "intervention")
-        }
-        pairs |= {f"stamps {k}": (x.stamps[k], y.stamps.get(k)) for k in x.stamps}
-        for name, (left, right) in pairs.items():
-            slack = tolerance if name.startswith("image.") else 0
-            same = right is not None and (left.dtype, left.shape) == (right.dtype, right.shape)
-            if not same or (
-                np.abs(left.astype(int) - right.astype(int)).max() > slack
-                if slack
-                else left.tobytes() != right.tobytes()
-            ):
-                found.append(f"episode {a.number}: {name}")
-        if labels_json(x.labels) != labels_json(y.labels):
-            found.append(f"episode {a.number}: labels")
-    return found
 
 
 def there_and_back(path: Path, folder: Path, name: str, **options: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Names and metadata of LeRobotDataset v3: where files are, and which feature each array becomes."""
+"""Names and metadata of LeRobotDataset v3, v2.1 and v2.0: paths, and which feature each array becomes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from robo_rl.core.text.named_numbers import parse_unit
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.formats.contract import safe_key, stored_dtype
 
-VERSION = "v3.0"
+VERSION, VERSIONS_V2 = "v3.0", ("v2.0", "v2.1")  # exports have VERSION
 INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
 OWN, FINAL = "meta/robo_rl.json", "meta/robo_rl_final.parquet"
 EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+EPISODES_V2, TASKS_V2 = "meta/episodes.jsonl", "meta/tasks.jsonl"
+DATA_V2 = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
+VIDEO_V2 = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
 CHUNK_FILES = 1000
 DATA_MB, VIDEO_MB = 100, 200  # size at which the next file begins
 
@@ -30,6 +33,10 @@ STATE, IMAGES, OBS = "observation.state", "observation.images.", "observation."
 COUNTERS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,120}")
 _LARGEST_SIDE = 16384
+# letters and these fields alone: a field of another form could read attributes, a width fill the memory
+_PATTERN = re.compile(
+    r"(?:[\w .=/-]|\{(?:episode_chunk|episode_index)(?::0?\d?d)?\}|\{video_key\})+", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +107,26 @@ def number_names(unit: str, shape: tuple[int, ...]) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class LeRobotInfo:
-    """info.json of a LeRobot dataset, checked."""
+    """info.json of a LeRobot dataset, checked.
+
+    data_path, video_path: patterns of file names. chunk_episodes: episodes in a folder of v2. totals: stated
+    numbers of episodes and of frames.
+    """
 
     root: Path
+    version: str
     fps: float
     robot: str
     features: dict[str, LeRobotFeature]
+    data_path: str
+    video_path: str
+    chunk_episodes: int
+    totals: tuple[int | None, int | None]
+
+    @property
+    def separate(self) -> bool:
+        """True if each episode has files of its own, as in v2."""
+        return self.version in VERSIONS_V2
 
     @property
     def pictures(self) -> list[LeRobotFeature]:
@@ -118,23 +139,38 @@ class LeRobotInfo:
         """
         data = read_json(root / INFO)
         version = data.get("codebase_version") if isinstance(data, dict) else None
-        if not isinstance(version, str) or not version.startswith("v3."):
+        if not isinstance(version, str) or not (version in VERSIONS_V2 or version.startswith("v3.")):
             raise DataError(
-                f"{root / INFO} has codebase_version {version!r}, v3.0 was expected. Older LeRobot "
-                "datasets are converted by LeRobot's own script convert_dataset_v21_to_v30."
+                f"{root / INFO} has codebase_version {version!r}; v2.0, v2.1 or v3.0 was expected. Older "
+                "LeRobot datasets are converted by LeRobot's own script convert_dataset_v1_to_v2."
             )
+        usual = (DATA_V2, VIDEO_V2) if version in VERSIONS_V2 else (DATA, VIDEO)
         try:
-            paths = data["data_path"], data.get("video_path") or VIDEO
+            paths = data["data_path"], data.get("video_path") or usual[1]
             features = dict(_features(data["features"]))
-            fps = float(data["fps"])
+            fps, chunk = float(data["fps"]), int(data.get("chunks_size") or CHUNK_FILES)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{root / INFO} is broken ({error!r}). Copy the dataset again.") from error
-        if paths != (DATA, VIDEO) or not 0.0 < fps < 1e5:
+        inside = paths == usual or (version in VERSIONS_V2 and _leads_inside(*paths))
+        if not inside or not 0.0 < fps < 1e5 or chunk < 1:
             raise DataError(
-                f"{root / INFO} names files as {paths} at {fps} fps; expected {(DATA, VIDEO)} and a rate "
-                "above 0. Write the dataset with LeRobot 0.4 or newer."
+                f"{root / INFO} names files as {paths} at {fps} fps, {chunk} in a folder; expected {usual}, "
+                "a rate above 0 and 1 or more in a folder. Write the dataset with LeRobot again."
             )
-        return cls(root, fps, str(data.get("robot_type") or root.name), features)
+        robot = str(data.get("robot_type") or root.name)
+        counts = [data.get(name) for name in ("total_episodes", "total_frames")]
+        episodes, frames = (count if isinstance(count, int) else None for count in counts)
+        return cls(root, version, fps, robot, features, *paths, chunk, (episodes, frames))
+
+
+def _leads_inside(data: object, video: object) -> bool:
+    """True if these patterns name a file for each episode and camera, and none outside of the dataset."""
+    for pattern in (data, video):
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
+            return False
+        if pattern.startswith("/") or ".." in pattern or "{episode_index" not in pattern:
+            return False
+    return "{video_key}" in str(video) and "{video_key}" not in str(data)
 
 
 def _features(entries: dict[str, Any]) -> Iterator[tuple[str, LeRobotFeature]]:

@@ -1,12 +1,12 @@
-"""Import of LeRobotDataset v3 folders: exports of `writer.py` exactly, others with a given or inferred
-contract.
+"""Import of LeRobotDataset folders (v2.0, v2.1, v3): exports of `writer.py` exactly, others with a given or
+inferred contract.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_json
-from robo_rl.core.shapes import Bool, Shaped, UInt8
+from robo_rl.core.shapes import Bool, Float32, Shaped, UInt8
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
@@ -34,7 +34,8 @@ from robo_rl.data.formats.lerobot.column_order import column_order, ordered
 from robo_rl.data.formats.lerobot.columns import from_arrow
 from robo_rl.data.formats.lerobot.final_obs import known_final, read_final
 from robo_rl.data.formats.lerobot.layout import LeRobotFeature, LeRobotInfo
-from robo_rl.data.formats.lerobot.tables import read_table
+from robo_rl.data.formats.lerobot.places import EpisodePlace, episode_places, other_counts, task_names
+from robo_rl.data.formats.lerobot.tables import column_of, read_table
 from robo_rl.data.formats.lerobot.video import Mp4Reader
 from robo_rl.data.formats.pictures import decode_picture
 from robo_rl.data.formats.rows import EpisodeRows, from_sidecar, matching, verified, write_rows
@@ -43,17 +44,6 @@ _REWARDS = ("next.reward", "reward")
 _ENDS = ("next.terminated", "next.done", "next.truncated", "next.success")
 _HUMAN = ("intervention", "complementary_info.is_intervention")
 Progress = Callable[[int, int], None] | None
-
-
-@dataclass(slots=True)
-class _Place:
-    """Where the rows and images of one episode are."""
-
-    length: int
-    first: int  # number of its first row in the dataset
-    table: tuple[int, int]
-    tasks: list[str]
-    videos: dict[str, tuple[int, int, float]] = field(default_factory=dict)  # chunk, file, start [s]
 
 
 def is_lerobot(source: Path) -> bool:
@@ -83,7 +73,8 @@ def import_lerobot(
     another version or a broken folder.
     """
     root = Path(source)
-    reader = _Reader(LeRobotInfo.load(root))
+    info = LeRobotInfo.load(root)
+    reader = _Reader(info)
     own = root / layout.OWN
     exact = own.is_file() and env is None and not keys
     stored, known = from_sidecar(read_json(own)) if own.is_file() else (None, [])
@@ -101,15 +92,16 @@ def import_lerobot(
         )
     said: list[str] = []
     order = {} if exact or env is None else column_order(env, names, reader.features, said)
-    places = reader.places()
+    places = episode_places(info)
+    said += other_counts(info, places)
     labels = ExportedLabels(known, len(places))
     if exact and len(known) != len(places):
         raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
-    info = {**meta.info, "source": root.name}
+    source_info = {**meta.info, "source": root.name}
     with (
         closing(reader),
         atomic_dataset(
-            out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
+            out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=source_info
         ) as writer,
     ):
         for i, place in enumerate(places[:limit]):
@@ -150,10 +142,10 @@ class _Reader:
 
     def __init__(self, info: LeRobotInfo) -> None:
         self._info, self._root = info, info.root
-        self._tables: dict[tuple[int, int], Any] = {}
+        self._tables: dict[Path, Any] = {}
         self.unknown_ends = 0  # episodes read of which it is not known whether they ran out of time
-        self._videos: dict[str, tuple[tuple[int, int], Mp4Reader]] = {}
-        self._tasks = self._read_tasks()
+        self._videos: dict[str, tuple[Path, Mp4Reader]] = {}
+        self._tasks = task_names(info)
 
     def close(self) -> None:
         for _, video in self._videos.values():
@@ -180,39 +172,22 @@ class _Reader:
         """Shapes, extremes of actions and rate."""
         features = self._info.features
         action = self._action()
-        tables = [self._table(each) for each in sorted({place.table for place in self.places()})]
-        low, high = extremes(from_arrow(t["action"], action, str(self._root)).astype("f4") for t in tables)
+        places = episode_places(self._info)
+        tables = dict.fromkeys(place.table for place in places)
+        low, high = extremes(self._actions(path, action) for path in tables)
         obs = {
             key: (features[name].shape, "uint8" if features[name].is_picture else features[name].dtype)
             for key, name in names.items()
         }
-        longest = max(place.length for place in self.places())
+        longest = max(place.length for place in places)
         return ForeignSpec(self._info.robot, obs, low, high, longest, self._info.fps)
 
-    def places(self) -> list[_Place]:
-        """Episodes in order. Raises DataError if the table of episodes is broken."""
-        found: list[_Place] = []
-        paths = sorted((self._root / "meta/episodes").glob("chunk-*/file-*.parquet"))
-        cameras = [each.name for each in self._info.pictures if each.dtype == "video"]
-        wanted = [
-            "episode_index",
-            "length",
-            "dataset_from_index",
-            "data/chunk_index",
-            "data/file_index",
-            "tasks",
-        ]
-        wanted += [
-            f"videos/{c}/{k}" for c in cameras for k in ("chunk_index", "file_index", "from_timestamp")
-        ]
-        for path in paths:
-            found += [_place(row, cameras, path) for row in read_table(path, wanted).to_pylist()]
-        if not found:
-            raise DataError(f"{self._root} lists no episodes in meta/episodes. Copy the dataset again.")
-        return found
+    def _actions(self, path: Path, action: LeRobotFeature) -> Float32[ndarray, "n a"]:
+        """Actions of all episodes in one table; its images are not read."""
+        return from_arrow(read_table(path, ["action"])["action"], action, str(path)).astype("f4")
 
     def read(
-        self, place: _Place, names: Mapping[str, str], stamps: tuple[str, ...], where: str
+        self, place: EpisodePlace, names: Mapping[str, str], stamps: tuple[str, ...], where: str
     ) -> EpisodeRows:
         """Arrays of one episode."""
         table = self._rows(place, where)
@@ -224,13 +199,14 @@ class _Reader:
             for name in features
             if name in table.column_names and not features[name].is_picture
         }
+        action = from_arrow(column_of(table, "action", where), self._action(), where)
         reward = next((read[name] for name in _REWARDS if name in read), np.zeros(n))
         human = next((read[name] for name in _HUMAN if name in read), np.zeros(n))
         success = read.get("next.success")
         task = place.tasks[0] if place.tasks else self._task(read)
         return EpisodeRows(
             obs,
-            np.asarray(read["action"], dtype=np.float32).reshape(n, -1),
+            np.asarray(action, dtype=np.float32),
             np.asarray(reward, dtype=np.float32).reshape(n),
             self._terminated(read, n),
             np.asarray(human).reshape(n) > 0,
@@ -250,48 +226,49 @@ class _Reader:
         return found
 
     def _observation(
-        self, feature: LeRobotFeature, table: Any, place: _Place, where: str
+        self, feature: LeRobotFeature, table: Any, place: EpisodePlace, where: str
     ) -> Shaped[ndarray, "n ..."]:
         if feature.dtype == "video":
             return self._video(feature, place)
-        if feature.name not in table.column_names:
-            raise DataError(f"{where} has no column '{feature.name}'. Copy the dataset again.")
+        column = column_of(table, feature.name, where)
         if feature.dtype == "image":
-            return np.stack(list(_images(table[feature.name], feature, where)))
-        return from_arrow(table[feature.name], feature, where)
+            return np.stack(list(_images(column, feature, where)))
+        return from_arrow(column, feature, where)
 
-    def _video(self, feature: LeRobotFeature, place: _Place) -> UInt8[ndarray, "n h w 3"]:
-        chunk, file, start_s = place.videos[feature.name]
+    def _video(self, feature: LeRobotFeature, place: EpisodePlace) -> UInt8[ndarray, "n h w 3"]:
+        path, start_s = place.videos[feature.name]
         held = self._videos.get(feature.name)
-        if held is None or held[0] != (chunk, file):
+        if held is None or held[0] != path:
             if held is not None:
                 held[1].close()
-            path = self._root / layout.VIDEO.format(
-                video_key=feature.name, chunk_index=chunk, file_index=file
-            )
-            held = (chunk, file), Mp4Reader(path, self._info.fps)
+            held = path, Mp4Reader(path, self._info.fps)
             self._videos[feature.name] = held
         return held[1].read(round(start_s * self._info.fps), place.length, feature.shape)
 
-    def _rows(self, place: _Place, where: str) -> Any:
+    def _rows(self, place: EpisodePlace, where: str) -> Any:
         """Rows of an episode in its table, checked by their numbers."""
-        table = self._table(place.table)
-        index = table["index"].to_numpy()
-        start = int(np.searchsorted(index, place.first))
-        rows = table.slice(start, place.length)
-        expected = place.first + np.arange(place.length)
-        if len(rows) != place.length or not np.array_equal(rows["index"].to_numpy(), expected):
+        table, n = self._table(place.table), place.length
+        if place.first is None and len(table) != n:
             raise DataError(
-                f"{where}: rows {place.first} to {expected[-1]} are not in its table. Copy it again."
+                f"{where} has {n} frames by its list, and {len(table)} in its table. Copy it again."
             )
+        if place.first is None:
+            numbered = "frame_index" in table.column_names  # some programs leave it out
+            rows, numbers = table, _numbers(table, "frame_index", where) if numbered else np.arange(n)
+        else:
+            index = _numbers(table, "index", where)
+            start = int(np.searchsorted(index, place.first))
+            rows, numbers = table.slice(start, n), index[start : start + n]
+        first = place.first or 0
+        if len(numbers) != n or not np.array_equal(numbers, first + np.arange(len(numbers))):
+            raise DataError(f"{where}: rows {first} to {first + n - 1} are not in its table. Copy it again.")
         return rows
 
-    def _table(self, place: tuple[int, int]) -> Any:
-        if place not in self._tables:
+    def _table(self, path: Path) -> Any:
+        if path not in self._tables:
             self._tables.clear()  # one file of about 100 MB at a time
-            path = self._root / layout.DATA.format(chunk_index=place[0], file_index=place[1])
-            self._tables[place] = read_table(path, None)
-        return self._tables[place]
+            self._tables[path] = read_table(path, None)
+        return self._tables[path]
 
     def _action(self) -> LeRobotFeature:
         feature = self._info.features.get("action")
@@ -302,16 +279,6 @@ class _Reader:
     def _task(self, read: Mapping[str, Shaped[ndarray, "n ..."]]) -> str:
         numbers = read.get("task_index", np.zeros(1))
         return self._tasks.get(int(numbers.reshape(-1)[0]), "")
-
-    def _read_tasks(self) -> dict[int, str]:
-        path = self._root / layout.TASKS
-        if not path.is_file():
-            return {}
-        table = read_table(path, None)
-        text = next((name for name in table.column_names if name != "task_index"), None)
-        if text is None or "task_index" not in table.column_names:
-            return {}
-        return dict(zip(table["task_index"].to_pylist(), map(str, table[text].to_pylist()), strict=True))
 
 
 def _with_scalars(env: EnvSpec, rows: EpisodeRows) -> EpisodeRows:
@@ -335,28 +302,10 @@ def _relabelled(rows: EpisodeRows, known: EpisodeMeta) -> bool:
     return stated is not None and stated != bool(known.success)
 
 
-def _place(row: Mapping[str, Any], cameras: list[str], path: Path) -> _Place:
-    try:
-        place = _Place(
-            _whole(row["length"], 1),
-            _whole(row["dataset_from_index"]),
-            (_whole(row["data/chunk_index"]), _whole(row["data/file_index"])),
-            [str(task) for task in row.get("tasks") or ()],
-        )
-        for camera in cameras:
-            chunk, file, start = (
-                row[f"videos/{camera}/{k}"] for k in ("chunk_index", "file_index", "from_timestamp")
-            )
-            place.videos[camera] = (_whole(chunk), _whole(file), float(start))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is broken ({error!r}). Copy the dataset again.") from error
-    return place
-
-
-def _whole(value: Any, least: int = 0) -> int:
-    if not isinstance(value, int) or not least <= value < 2**40:
-        raise ValueError(f"found {value!r}, expected a whole number of at least {least}")
-    return value
+def _numbers(table: Any, name: str, where: str) -> Shaped[ndarray, " n"]:
+    """Column of whole numbers."""
+    feature = LeRobotFeature(name, "int64", (1,))
+    return from_arrow(column_of(table, name, where), feature, where).reshape(-1)
 
 
 def _images(column: Any, feature: LeRobotFeature, where: str) -> Iterator[UInt8[ndarray, "h w 3"]]:
