@@ -44,7 +44,7 @@ def main() -> None:
     options.add_argument("--demos", type=int, default=600, help="demonstrations")
     options.add_argument("--from-ball", type=float, default=0.4, help="share of them from another ball")
     options.add_argument("--steps", type=int, default=1500, help="updates of each training")
-    options.add_argument("--trainings", type=int, default=2, help="in turn, each from the policy before")
+    options.add_argument("--trainings", type=int, default=3, help="in turn, each from the policy before")
     options.add_argument("--batch-size", type=int, default=64, help="windows per update")
     options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings")
