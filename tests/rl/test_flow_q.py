@@ -111,7 +111,7 @@ def test_a_base_without_denoising_is_refused() -> None:
     """A corrected policy has no network that could become a head."""
     base, action_map = flow_policy(SPEC), ResidualMap(1, 0.2)
     actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
-    with pytest.raises(ConfigError, match="robo-rl train"):
+    with pytest.raises(ConfigError, match="policy=generative"):
         head_map(ResidualPolicy(base, actor, action_map))
 
 
