@@ -162,13 +162,13 @@ class PolicyServer:
         second = opening.meta.get("nonce")
         if not is_nonce(second):
             raise GarbledError("its frame 'open' holds no nonce")
-        answer = {"contract": self._served.contract.to_json()}
+        answer: dict[str, Any] = {"contract": self._served.contract.to_json()}
         if self._token is not None:
             if not proves(opening.meta.get("proof"), self._token, "client", first, second):
                 self._say(f"serve: {where} was refused: its token is missing or wrong.")
                 self._refuse(channel, "its token differs: give the client the server's token")
                 return None
-            answer |= {"proof": proof(self._token, "server", first, second)}  # type: ignore[dict-item]
+            answer |= {"proof": proof(self._token, "server", first, second)}
         return Frame("contract", answer)
 
     def _answer(self, channel: FrameChannel, request: Frame) -> None:

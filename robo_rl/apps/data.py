@@ -14,7 +14,7 @@ from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
 from robo_rl.data.validate import validate as find_faults
 from robo_rl.runs.next_step import after_data, train_on
-from robo_rl.runs.progress import reported
+from robo_rl.runs.progress import progress_callback
 
 
 def info(config: DataInfoConfig) -> int:
@@ -26,8 +26,8 @@ def info(config: DataInfoConfig) -> int:
 
 def merge(config: DataMergeConfig) -> int:
     """Merge datasets and print the number of episodes."""
-    with reported("merge", "episode") as moved:
-        count = merge_datasets(config.sources, config.out, moved, dry_run=config.dry_run)
+    with progress_callback("merge", "episode") as advance:
+        count = merge_datasets(config.sources, config.out, advance, dry_run=config.dry_run)
     if config.dry_run:
         found = [dataset_info(source) for source in config.sources]
         frames, size = (sum(each[key] for each in found) for key in ("frames", "bytes"))
@@ -48,8 +48,8 @@ def validate(config: DataValidateConfig) -> int:
             state = "complete" if episode.complete else "incomplete"
             frames = counted(episode.frames, "frame")
             print(f"Recovered episode {episode.number:06d}: {frames}, {state}")
-    with reported("validate", "episode") as moved:
-        faults = find_faults(config.path, moved)
+    with progress_callback("validate", "episode") as advance:
+        faults = find_faults(config.path, advance)
     for fault in faults:
         print(fault)
     errors = sum(fault.severity == "error" for fault in faults)

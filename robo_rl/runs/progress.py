@@ -72,7 +72,7 @@ def counting(bar: Any, doing: str, total: int, unit: str) -> Iterator[Callable[[
 
 
 @contextmanager
-def reported(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+def progress_callback(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Callback (done, total) for work that knows its total late. The bar appears at the first call, so that
     bad input ends in its message alone.
     """

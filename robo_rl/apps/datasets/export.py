@@ -8,7 +8,7 @@ from robo_rl.conf.datasets.exchange import DataExportConfig
 from robo_rl.core.text.counts import counted
 from robo_rl.data.formats.export_plan import bytes_of, plan_export
 from robo_rl.data.formats.registry import FORMATS, load_part
-from robo_rl.runs.progress import reported
+from robo_rl.runs.progress import progress_callback
 
 
 def main(config: DataExportConfig) -> int:
@@ -16,8 +16,8 @@ def main(config: DataExportConfig) -> int:
     write = load_part(config.format, "writer")
     options = {"video": config.images == "video", "crf": config.crf} if config.format == "lerobot" else {}
     if config.dry_run:
-        with reported("read", "episode") as moved:
-            plan = plan_export(config.path, config.out, config.format, progress=moved, **options)
+        with progress_callback("read", "episode") as advance:
+            plan = plan_export(config.path, config.out, config.format, progress=advance, **options)
         print(
             f"Would write {counted(plan.episodes, 'episode')} ({counted(plan.frames, 'frame')}) as "
             f"{FORMATS[config.format].what} into {config.out}, about {plan.bytes / 1e6:.1f} MB"
@@ -25,8 +25,8 @@ def main(config: DataExportConfig) -> int:
         print(f"For other programs {FORMATS[config.format].loses}.")
         print("Nothing was written. Leave out dry_run=true to carry it out.")
         return 0
-    with reported("export", "episode") as moved:
-        count = write(config.path, config.out, progress=moved, **options)
+    with progress_callback("export", "episode") as advance:
+        count = write(config.path, config.out, progress=advance, **options)
     size = bytes_of(Path(config.out))
     print(f"{config.out}: {counted(count, 'episode')} as {config.format}, {size / 1e6:.1f} MB")
     return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from robo_rl.conf.datasets.replay import DataRepairConfig
 from robo_rl.core.text.counts import counted
 from robo_rl.data.review.repair import repair
-from robo_rl.runs.progress import reported
+from robo_rl.runs.progress import progress_callback
 
 
 def main(config: DataRepairConfig) -> int:
     """Repair and print what was done; returns 2 if faults remain."""
-    with reported("repair", "episode") as moved:
-        report = repair(config.path, drop=config.drop, dry_run=config.dry_run, progress=moved)
+    with progress_callback("repair", "episode") as advance:
+        report = repair(config.path, drop=config.drop, dry_run=config.dry_run, progress=advance)
     for sentence in report.done:
         print(f"{'would be: ' if report.dry_run else ''}{sentence}")
     for fault in report.refused:

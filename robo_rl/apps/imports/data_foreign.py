@@ -18,7 +18,7 @@ from robo_rl.data.formats.contract import ForeignSpec, inferred, unknown_rate
 from robo_rl.data.formats.lerobot.layout import LeRobotInfo
 from robo_rl.data.formats.registry import FORMATS, load_part
 from robo_rl.data.formats.rlds.reader import rlds_splits
-from robo_rl.runs.progress import reported
+from robo_rl.runs.progress import progress_callback
 
 SAME_RATE = 0.01  # fraction by which rate_hz may differ from a rate that the source states, as 30 from 29.97
 
@@ -43,10 +43,10 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
     options: dict[str, Any] = {}
     if kind not in ("zarr", "mcap"):
         options = {"env": env, "keys": keys, "task": config.task, "notes": notes}
-    with reported("import", "episode") as moved:
+    with progress_callback("import", "episode") as advance:
         count = load_part(kind, "reader")(
             config.source, config.out, limit=config.limit, image_codec=config.image_codec,
-            progress=moved, **options, **part,
+            progress=advance, **options, **part,
         )  # fmt: skip
     others = [name for name in rlds_splits(config.source) if name != config.split] if part else []
     left_out = f"; left out: split={', split='.join(others)}" if others else ""

@@ -29,7 +29,7 @@ from robo_rl.data.importers import (
 )
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.outputs import check_folder
-from robo_rl.runs.progress import reported
+from robo_rl.runs.progress import progress_callback
 
 OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)  # <owner>/<name>
@@ -89,10 +89,10 @@ def convert(config: DataImportConfig) -> int:
     notes: list[str] = []
     spec, keys = contract(config, notes)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
-    with reported("import", "episode") as moved:
+    with progress_callback("import", "episode") as advance:
         count = import_replay_buffer(
             source, config.out, spec, keys, image_codec=codec, limit=config.limit, task=config.task,
-            notes=notes, progress=moved,
+            notes=notes, progress=advance,
         )  # fmt: skip
     report_import(config, counted(count, "episode"), notes=notes)
     return 0
@@ -120,7 +120,7 @@ def _unknown(source: Path) -> str:
     return (
         f"{source} is in no format that is read: expected recordings (a folder with a metadata.yaml, as the "
         "recorder and `ros2 bag record` write, or an .mcap file), a LeRobot folder (meta/info.json), an RLDS "
-        "folder (features.json), a robomimic file (HDF5), or a zarr v2 replay buffer (.zgroup) with "
+        "folder (features.json), a robomimic file (HDF5), or a zarr replay buffer with "
         "keys=[state:data/<array>,action:data/<array>]. Data of your own: DatasetWriter in Python "
         '(docs/data.md, "From arrays of your own").'
     )

@@ -27,7 +27,7 @@ from robo_rl.flight.craft_facts import craft_facts
 from robo_rl.flight.fly.field import write_field_pictures
 from robo_rl.flight.fly.table import LABELS
 from robo_rl.flight.rows import FlyRow
-from robo_rl.runs.progress import reported
+from robo_rl.runs.progress import progress_callback
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.envelope import envelope_of
 from sim.tasks.flight.obstacles import ObstacleTask
@@ -122,9 +122,9 @@ def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[s
     if config.video:
         # Drones on one course would hide each other; drones that hold a point are drawn side by side.
         drones = 1 if isinstance(setting.task, RaceTask | WaypointTask) else FILMED
-        with reported("film", "frame") as moved:
+        with progress_callback("film", "frame") as advance:
             write_flight_video(
-                out / "flight.mp4", logs[0], drones=drones, gates=gates, most_s=FILMED_S, moved=moved
+                out / "flight.mp4", logs[0], drones=drones, gates=gates, most_s=FILMED_S, moved=advance
             )
 
 

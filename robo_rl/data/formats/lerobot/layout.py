@@ -124,7 +124,7 @@ class LeRobotInfo:
     totals: tuple[int | None, int | None]
 
     @property
-    def separate(self) -> bool:
+    def file_per_episode(self) -> bool:
         """True if each episode has files of its own, as in v2."""
         return self.version in VERSIONS_V2
 

@@ -32,9 +32,14 @@ from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.lerobot import layout
 from robo_rl.data.formats.lerobot.column_order import column_order, ordered
 from robo_rl.data.formats.lerobot.columns import from_arrow
+from robo_rl.data.formats.lerobot.episode_files import (
+    EpisodeFiles,
+    count_differences,
+    episode_files,
+    task_names,
+)
 from robo_rl.data.formats.lerobot.final_obs import known_final, read_final
 from robo_rl.data.formats.lerobot.layout import LeRobotFeature, LeRobotInfo
-from robo_rl.data.formats.lerobot.places import EpisodePlace, episode_places, other_counts, task_names
 from robo_rl.data.formats.lerobot.tables import column_of, read_table
 from robo_rl.data.formats.lerobot.video import Mp4Reader
 from robo_rl.data.formats.pictures import decode_picture
@@ -92,8 +97,8 @@ def import_lerobot(
         )
     said: list[str] = []
     order = {} if exact or env is None else column_order(env, names, reader.features, said)
-    places = episode_places(info)
-    said += other_counts(info, places)
+    places = episode_files(info)
+    said += count_differences(info, places)
     labels = ExportedLabels(known, len(places))
     if exact and len(known) != len(places):
         raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
@@ -172,7 +177,7 @@ class _Reader:
         """Shapes, extremes of actions and rate."""
         features = self._info.features
         action = self._action()
-        places = episode_places(self._info)
+        places = episode_files(self._info)
         tables = dict.fromkeys(place.table for place in places)
         low, high = extremes(self._actions(path, action) for path in tables)
         obs = {
@@ -187,7 +192,7 @@ class _Reader:
         return from_arrow(read_table(path, ["action"])["action"], action, str(path)).astype("f4")
 
     def read(
-        self, place: EpisodePlace, names: Mapping[str, str], stamps: tuple[str, ...], where: str
+        self, place: EpisodeFiles, names: Mapping[str, str], stamps: tuple[str, ...], where: str
     ) -> EpisodeRows:
         """Arrays of one episode."""
         table = self._rows(place, where)
@@ -226,7 +231,7 @@ class _Reader:
         return found
 
     def _observation(
-        self, feature: LeRobotFeature, table: Any, place: EpisodePlace, where: str
+        self, feature: LeRobotFeature, table: Any, place: EpisodeFiles, where: str
     ) -> Shaped[ndarray, "n ..."]:
         if feature.dtype == "video":
             return self._video(feature, place)
@@ -235,7 +240,7 @@ class _Reader:
             return np.stack(list(_images(column, feature, where)))
         return from_arrow(column, feature, where)
 
-    def _video(self, feature: LeRobotFeature, place: EpisodePlace) -> UInt8[ndarray, "n h w 3"]:
+    def _video(self, feature: LeRobotFeature, place: EpisodeFiles) -> UInt8[ndarray, "n h w 3"]:
         path, start_s = place.videos[feature.name]
         held = self._videos.get(feature.name)
         if held is None or held[0] != path:
@@ -245,7 +250,7 @@ class _Reader:
             self._videos[feature.name] = held
         return held[1].read(round(start_s * self._info.fps), place.length, feature.shape)
 
-    def _rows(self, place: EpisodePlace, where: str) -> Any:
+    def _rows(self, place: EpisodeFiles, where: str) -> Any:
         """Rows of an episode in its table, checked by their numbers."""
         table, n = self._table(place.table), place.length
         if place.first is None and len(table) != n:

@@ -1,4 +1,4 @@
-"""Where rows and images of each episode are: v3 keeps many episodes in a file, v2 has files for each."""
+"""Files with the rows and images of each episode: v3 keeps many episodes in a file, v2 has files for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = ("episode_index", "length", "dataset_from_index", "data/chunk_index",
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodePlace:
+class EpisodeFiles:
     """Files of one episode.
 
     first: `index` of its first row in a table of several episodes; None: the table holds no other episode.
@@ -31,21 +31,21 @@ class EpisodePlace:
     videos: dict[str, tuple[Path, float]]
 
 
-def episode_places(info: LeRobotInfo) -> list[EpisodePlace]:
+def episode_files(info: LeRobotInfo) -> list[EpisodeFiles]:
     """Episodes in order. Raises DataError if their table is missing, empty or broken."""
-    found = list(_separate(info) if info.separate else _together(info))
+    found = list(_separate(info) if info.file_per_episode else _together(info))
     if not found:
-        where = layout.EPISODES_V2 if info.separate else "meta/episodes"
+        where = layout.EPISODES_V2 if info.file_per_episode else "meta/episodes"
         raise DataError(f"{info.root} lists no episodes in {where}. Copy the dataset again.")
     return found
 
 
 def task_names(info: LeRobotInfo) -> dict[int, str]:
     """Instructions by `task_index`; empty if the dataset does not list them."""
-    path = info.root / (layout.TASKS_V2 if info.separate else layout.TASKS)
+    path = info.root / (layout.TASKS_V2 if info.file_per_episode else layout.TASKS)
     if not path.is_file():
         return {}
-    if info.separate:
+    if info.file_per_episode:
         return dict(_task(entry, path) for entry in read_json_lines(path))
     table = read_table(path, None)
     text = next((name for name in table.column_names if name != "task_index"), None)
@@ -54,7 +54,7 @@ def task_names(info: LeRobotInfo) -> dict[int, str]:
     return dict(zip(table["task_index"].to_pylist(), map(str, table[text].to_pylist()), strict=True))
 
 
-def other_counts(info: LeRobotInfo, places: list[EpisodePlace]) -> list[str]:
+def count_differences(info: LeRobotInfo, places: list[EpisodeFiles]) -> list[str]:
     """A sentence, if info.json states other numbers of episodes or frames than are listed."""
     listed = len(places), sum(place.length for place in places)
     stated = tuple(have if count is None else count for have, count in zip(listed, info.totals, strict=True))
@@ -67,7 +67,7 @@ def other_counts(info: LeRobotInfo, places: list[EpisodePlace]) -> list[str]:
     return [f"{layout.INFO} states {wanted} in all, but {there} are listed: others are not imported."]
 
 
-def _together(info: LeRobotInfo) -> Iterator[EpisodePlace]:
+def _together(info: LeRobotInfo) -> Iterator[EpisodeFiles]:
     """v3: tables of episodes, which name files and the position inside."""
     cameras = _cameras(info)
     parts = ("chunk_index", "file_index", "from_timestamp")
@@ -80,7 +80,7 @@ def _together(info: LeRobotInfo) -> Iterator[EpisodePlace]:
                 raise _broken(path, error) from error
 
 
-def _place_together(info: LeRobotInfo, row: Mapping[str, Any], cameras: list[str]) -> EpisodePlace:
+def _place_together(info: LeRobotInfo, row: Mapping[str, Any], cameras: list[str]) -> EpisodeFiles:
     def place(of: str) -> dict[str, int]:
         return {part: _whole(row[f"{of}/{part}"]) for part in ("chunk_index", "file_index")}
 
@@ -91,7 +91,7 @@ def _place_together(info: LeRobotInfo, row: Mapping[str, Any], cameras: list[str
         )
         for camera in cameras
     }
-    return EpisodePlace(
+    return EpisodeFiles(
         _whole(row["length"], 1),
         _whole(row["dataset_from_index"]),
         info.root / layout.DATA.format(**place("data")),
@@ -100,7 +100,7 @@ def _place_together(info: LeRobotInfo, row: Mapping[str, Any], cameras: list[str
     )
 
 
-def _separate(info: LeRobotInfo) -> Iterator[EpisodePlace]:
+def _separate(info: LeRobotInfo) -> Iterator[EpisodeFiles]:
     """v2: a line for each episode; files follow from its number. A later line replaces an earlier one of the
     same number, as in LeRobot.
     """
@@ -114,7 +114,7 @@ def _separate(info: LeRobotInfo) -> Iterator[EpisodePlace]:
                 for camera in _cameras(info)
             }
             table = info.root / info.data_path.format(**chunk)
-            found[number] = EpisodePlace(_whole(row["length"], 1), None, table, _tasks(row), videos)
+            found[number] = EpisodeFiles(_whole(row["length"], 1), None, table, _tasks(row), videos)
         except (KeyError, TypeError, ValueError) as error:
             raise _broken(path, error) from error
     yield from (found[number] for number in sorted(found))
