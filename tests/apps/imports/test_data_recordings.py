@@ -255,7 +255,7 @@ def test_wrong_namespace_is_reported(
     [
         ("nowhere", "nowhere does not exist"),
         ("empty", "empty is in no format that is read: expected recordings"),
-        ("mine.txt", r"mine.txt is in no format .*zarr v2 replay buffer .*keys=\[state:data/.*DatasetWriter"),
+        ("mine.txt", r"mine.txt is in no format .*zarr replay buffer .*keys=\[state:data/.*DatasetWriter"),
         ("mine.npz", r"numpy file, .*zarr v2 replay buffer, .*keys=\[state:data/.*DatasetWriter"),
     ],
 )
