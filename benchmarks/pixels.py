@@ -6,7 +6,7 @@
 One seed is a run of the verbs, as a user types them: collect 25 demonstrations (the same for all seeds),
 train a flow policy with one image encoder a camera, fine-tune it. Finished verbs of --runs are not repeated,
 and interrupted ones continue. Success is that of 50 episodes which no method has seen, the same for base and
-fine-tuned policy.
+fine-tuned policy. With --other-episodes the fine-tuned policy is measured on that many further episodes too.
 
 Methods: steering, residual (encoders of the base, frozen); lanes: `residual_lanes` with 16 environments
 instead of 32, and half its updates per step of all of them; lanes_learned: the same with a copy of the
@@ -43,6 +43,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "lanes_learned": ("residual_lanes", LANES | {"method.encoder": "learned"}),
 }  # name here: method of the verb, its settings
 COST_FILE = "cpu_s.json"
+OTHER_EPISODES = 7  # `seed=` of the evaluation on further episodes; that of all others is 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ def main() -> None:
     )
     options.add_argument("--env-steps", type=int, help="of each fine-tuning, if not the task's own")
     options.add_argument("--updates", type=int, help="of the training of each base, if not the task's own")
+    options.add_argument(
+        "--other-episodes", type=int, default=0, help="number of further episodes for each fine-tuned policy"
+    )
     options.add_argument("--runs", type=Path, help="folder of data and runs; an interrupted one continues")
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -91,6 +95,8 @@ def main() -> None:
                 prepare(task, seed, folder / name, args.device, quick=args.quick)
                 for method in args.methods.split("+") if args.methods else []:
                     finetune(name, task, seed, method, folder / name, args.device, quick=args.quick)
+                    if args.other_episodes:
+                        evaluate(name, task, seed, method, folder / name, args.other_episodes)
 
 
 def render_ms(env_name: str, steps: int = 60) -> float:
@@ -135,6 +141,20 @@ def finetune(
         resume=True, **settings,
     )  # fmt: skip
     report(name, task, method, seed, out, base, device)
+
+
+def evaluate(name: str, task: PixelTask, seed: int, method: str, folder: Path, episodes: int) -> None:
+    """Print the success of the fine-tuned policy of this seed on further episodes."""
+    run = folder / f"{method}-{seed}"
+    out = run / f"other-{episodes}.json"
+    if not out.exists():
+        verb("evaluate", policy=run, episodes=episodes, seed=OTHER_EPISODES, num_envs=10, out=out)
+    rate = read_json(out)["policy"]["rate"]
+    success = SuccessRate(rate["k"], rate["n"])
+    emit(
+        f"pixels/{name}/{method}/other_episodes_success", success.rate, "fraction",
+        seed=seed, base_updates=task.updates, **success.to_json(),
+    )  # fmt: skip
 
 
 def measured(name: str, out: Path, *words: str, **settings: Any) -> None:
