@@ -49,6 +49,7 @@ SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
     "arm": "MANIPULATION",
     "mobile": "MOBILE",
     "hand": "IN_HAND",
+    "arm_hand": "ARM_HAND",
 }
 # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
 BATCHED = {
@@ -80,6 +81,7 @@ OPEN = ("isaaclab",)  # batched suites that know other names, too
 TOLD = {  # suites of several tasks with an instruction each -> their tasks and wordings
     "metaworld suite": "sim.adapters.metaworld_instructions",
     "drone": "sim.flight.seek.words",
+    "arm_hand": "sim.tasks.arm_hand.words",
 }
 ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
 WITH_OPTIONS = ("metaworld", "arm6", "pybullet", *BATCHED)  # suites whose names may carry options
