@@ -46,8 +46,8 @@ FINAL_SEED = 1  # episodes of the table
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--demos", type=int, default=300, help="demonstrations")
-    options.add_argument("--steps", type=int, default=3000, help="updates of each training")
-    options.add_argument("--batch-size", type=int, default=32, help="windows per update")
+    options.add_argument("--steps", type=int, default=4000, help="updates of each training")
+    options.add_argument("--batch-size", type=int, default=16, help="windows per update")
     options.add_argument("--episodes", type=int, default=100, help="evaluation episodes of each policy")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the trainings")
     options.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="policies")
