@@ -54,16 +54,19 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=Path("runs/hand"), help="folder of the runs")
     args = options.parse_args()
     demos, steps, size, episodes, more = args.demos, args.steps, args.batch_size, args.episodes, list[str]()
+    lanes = 10
     if args.quick:
-        demos, steps, size, episodes, more = 2, 2, 4, 4, ["max_episode_steps=10"]
-        args.seeds = args.seeds[:1]
+        demos, steps, size, episodes, lanes, more = 2, 2, 4, 4, 2, ["max_episode_steps=10"]
+        args.seeds, args.kinds = args.seeds[:1], args.kinds[:1]
     home = own_folder(args.folder)
     folder, data = home / f"{demos}_demos_{steps}_updates_of_{size}", home / f"data_{demos}"
     folder.mkdir(parents=True, exist_ok=True)
     spent = {"updates": steps, "rows": size, "demonstrations": demos}
     with into_log(folder / "log.txt"):
         if not data.exists():
-            verb("collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.2", "num_envs=10")
+            verb(
+                "collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.2", f"num_envs={lanes}"
+            )
     for kind in args.kinds:
         runs = {seed: folder / f"{kind}_seed{seed}" for seed in args.seeds}
         given = [f"data={data}", f"steps={steps}", f"batch_size={size}", *RECIPE, KINDS[kind]]

@@ -131,7 +131,8 @@ class PickTask:
     def _gripping(self, view: ArmHandView) -> Bool[Tensor, "n f"]:
         """Mask of fingertips that touch something and are at the told object, not at the table beside it."""
         far_m = (view.hand.tips_m - self.told_m(view)[:, None]).norm(dim=-1)
-        return view.hand.touching & (far_m < self.near_m)
+        near: Tensor = far_m < self.near_m
+        return view.hand.touching & near
 
     def _objects(
         self, view: ArmHandView, cube: Float[Tensor, "n k"], ball: Float[Tensor, "n k"]
