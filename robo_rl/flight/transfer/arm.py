@@ -63,12 +63,13 @@ def main(config: TransferConfig) -> int:
     if said := unread_sentence(actor.folder, unread_in(actor.folder, actor.env)):
         print(said)
     results = measure(config, actor, engines_of(config, actor.env))
-    write_results(Path(config.out) / "results.json", config, actor, results)
-    if config.video:
-        for each in results:
+    try:
+        write_results(Path(config.out) / "results.json", config, actor, results)
+        for each in results if config.video else ():
             print(f"filming {each.engine} ...", flush=True)
             film(config, actor, each.engine)
-    print_table(config, actor, results)
+    finally:  # also where the files cannot be written
+        print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
     print(f"written to {config.out}: {', '.join(names)}")
     if said := next_step(config, actor, results):
