@@ -43,6 +43,7 @@ from robo_rl.runs.run_dir import POLICIES
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
 from sim.adapters.own_function import Function, name_of
+from sim.env_names import same_env
 from sim.registry import make_env, numbers_of, same_task
 
 FILMED = 3  # episodes in a film, unless video_episodes= is given
@@ -176,7 +177,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
     if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
-        keep_note(first.folder, report)
+        keep_note(first.folder, report | {"env": first.env})
     if config.video:
         film(config, first, name)
     runtimes = tuple(actor.runtime for actor in policies)
@@ -331,7 +332,7 @@ def plain(config: EvaluateConfig, trained: str) -> bool:
     trained: environment that it was trained in.
     """
     return (
-        config.env in (None, trained)
+        (config.env is None or same_env(config.env, trained))
         and config.execute is None
         and config.ensemble is None
         and config.max_episode_steps is None
