@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -56,6 +57,7 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
         driver = make_demonstrator(config, env, expert=expert)
         spec = env.spec if config.privileged else env.spec.for_datasets()
+        is_new = not Path(config.out).exists()
         writer = open_dataset(config, spec)
         store = EpisodeStore(config.out)
         have = len(store)
@@ -72,6 +74,11 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
                     f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command continues"
                 )
                 raise KeyboardInterrupt(kept) from stop
+            except Exception:
+                if is_new and not collection.tried:  # it could not start, so no empty dataset is left
+                    writer.close()
+                    rmtree(writer.path)
+                raise
     if have < config.episodes:
         counts = count_words(bar.n, collection.kept, collection.tried)
         print(f"{config.out}: {counts}{success_words(config, EpisodeStore(config.out))}")
