@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 import yaml
@@ -177,6 +178,18 @@ def _cut(name: str) -> Callable[[Path], Any]:
     return lambda root: os.truncate(root / name, (root / name).stat().st_size // 2)
 
 
+def _index_first(video: Path) -> None:
+    """Put the index of an MP4 file before the images, as for streaming."""
+    moved = video.with_name("moved.mp4")
+    with av.open(str(video)) as given, av.open(str(moved), "w", options={"movflags": "faststart"}) as file:
+        stream = file.add_stream_from_template(given.streams.video[0])
+        for packet in given.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                file.mux(packet)
+    moved.replace(video)
+
+
 def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[Path], Any]:
     def damage(root: Path) -> None:
         (root / LIST).write_text("\n".join(change((root / LIST).read_text().splitlines())))
@@ -191,8 +204,12 @@ def _rows(change: Callable[[Any], Any]) -> Callable[[Path], Any]:
 DAMAGE: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "no table": ("episode_000001.parquet is missing", lambda root: (root / TABLE).unlink()),
     "cut table": ("episode_000001.parquet cannot be read", _cut(TABLE)),
-    "no video": ("episode_000001.mp4 cannot be read as a video", lambda root: (root / MP4).unlink()),
-    "cut video": ("episode_000001.mp4 cannot be read as a video", _cut(MP4)),
+    "no video": (r"episode_000001.mp4 is missing\. Copy", lambda root: (root / MP4).unlink()),
+    "cut video": (r"episode_000001.mp4 is no complete MP4 video: it was cut off, .*\. Copy", _cut(MP4)),
+    "cut images": (
+        r"episode_000001.mp4 is damaged or was cut off: frame \d cannot be read\. Copy",
+        lambda root: (_index_first(root / MP4), _cut(MP4)(root)),
+    ),
     "video of another": (
         "episode_000001.mp4 has no image of shape .* for frame 4",
         lambda root: shutil.copy(root / MP4.replace("000/", "001/").replace("01.mp4", "02.mp4"), root / MP4),
