@@ -168,6 +168,20 @@ def test_other_totals_than_those_listed_are_said(
     assert [note for note in notes if note.startswith(said)] != []
 
 
+def test_videos_with_more_images_than_rows_are_said(
+    v2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The format permits them: the image of a row is found by its time. Episode 2 has 4 rows, 1 has 5."""
+    last = v2 / MP4.replace("000/", "001/").replace("01.mp4", "02.mp4")
+    shutil.copy(v2 / MP4, last)
+    assert main(["data", "import", f"source={v2}", f"out={tmp_path / 'out'}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"1 video has more images than the episode has rows, such as {last.relative_to(v2)} with 5" in said
+    assert "for 4. Those after the last row were left out" in said
+    frames = [EpisodeStore(tmp_path / "out").episode(i).obs("image.front") for i in (1, 2)]
+    np.testing.assert_array_equal(frames[0][:4], frames[1][:4])
+
+
 def _edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     data = json.loads(path.read_text())
     change(data)

@@ -84,6 +84,11 @@ class Mp4Reader:
         self._frames = self._decode()
         self._error = av.error.FFmpegError
 
+    @property
+    def frames(self) -> int:
+        """Images of the file by its index; 0: the file does not state it."""
+        return int(self._stream.frames)
+
     def _decode(self) -> Iterator[tuple[int, UInt8[ndarray, "h w 3"]]]:
         for frame in self._file.decode(self._stream):
             if frame.time is not None:
@@ -103,7 +108,7 @@ class Mp4Reader:
                 images[done] = image
                 done += 1
         except StopIteration:
-            if first + done < self._stream.frames:
+            if first + done < self.frames:
                 raise self._damaged(first + done) from None
         except self._error as error:
             raise self._damaged(first + done) from error
