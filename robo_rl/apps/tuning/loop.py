@@ -136,6 +136,7 @@ def run_method(
         watch = TrainingWatch(
             has_base=config.base is not None,
             sparse=not shared["dense_reward"],
+            can_be_dense=has_dense_reward(name, "dense"),
             limit_steps=None if method.episode_limit_factor else eval_env.spec.max_episode_steps,
             say=session.bar.write,
         )
