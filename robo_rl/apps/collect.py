@@ -64,8 +64,8 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
         if said := origin_note(config, store):
             print(said)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
-            room = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
-            collection = Collection(config, env, driver, writer, bar, room)
+            quotas = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
+            collection = Collection(config, env, driver, writer, bar, quotas)
             try:
                 if have < config.episodes:
                     collection.run(config.episodes - have, first_index(config.seed, store))
@@ -160,10 +160,10 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
 
 
 class EpisodeQuotas:
-    """Room for episodes of each recorded task; unlimited in an environment of one task."""
+    """Places left for episodes of each recorded task; unlimited in an environment of one task."""
 
-    def __init__(self, tasks: tuple[str, ...], room: dict[int, int]) -> None:
-        self.tasks, self._room = tasks, room
+    def __init__(self, tasks: tuple[str, ...], left: dict[int, int]) -> None:
+        self.tasks, self._left = tasks, left
 
     @classmethod
     def of(
@@ -175,21 +175,21 @@ class EpisodeQuotas:
         had = Counter(episode.meta.info.get(TASK_NOTE) for episode in store)
         ours = [tasks[number] for number in chosen]
         whole, rest = divmod(episodes - (len(store) - sum(had[task] for task in ours)), max(1, len(ours)))
-        room = {number: whole + (i < rest) - had[tasks[number]] for i, number in enumerate(chosen)}
-        return cls(tasks, room)
+        left = {number: whole + (i < rest) - had[tasks[number]] for i, number in enumerate(chosen)}
+        return cls(tasks, left)
 
     def take(self, number: int) -> bool:
-        """True, and one place less, if the task of this number has room."""
+        """True, and one place less, if the task of this number has one left."""
         if self.tasks:
-            self._room[number] -= 1
-            return self._room[number] >= 0
+            self._left[number] -= 1
+            return self._left[number] >= 0
         return True
 
     def seeds(self, name: str, seed: int, start: int) -> Iterator[int]:
         """Episode seeds of the recorded tasks in environment `name`, from number `start` of `seed` on."""
         every = EpisodeSeeds(("collect", seed), start)
-        everything = len(self._room) == len(self.tasks)
-        return every if everything else (each for each in every if task_in(name, each) in self._room)
+        everything = len(self._left) == len(self.tasks)
+        return every if everything else (each for each in every if task_in(name, each) in self._left)
 
 
 def first_index(seed: int, store: EpisodeStore) -> int:

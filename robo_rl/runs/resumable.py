@@ -93,7 +93,7 @@ class RunSession:
     @property
     def stopping(self) -> bool:
         """True after the first Ctrl-C or SIGTERM."""
-        return self._stop.asked
+        return self._stop.requested
 
     def run(
         self,
@@ -120,7 +120,7 @@ class RunSession:
         estimate = TimeEstimate(self.bar.total, self._unit) if faster else None
         while not training.done:
             if agree(self.stopping) and savable():
-                self._stop.asked = True
+                self._stop.requested = True
                 break
             before = training.step
             training.advance()

@@ -185,15 +185,15 @@ def _pictures(
     robot: RobotDescription, held: Sequence[Contents], cameras: str | None, depth: bool
 ) -> dict[str, str]:
     """Observation key -> topic, of the named cameras, or else of those in at least half of the recordings."""
-    asked = None if cameras is None else [name for name in cameras.split("+") if name]
-    for name in asked or ():
+    chosen = None if cameras is None else [name for name in cameras.split("+") if name]
+    for name in chosen or ():
         described_camera(robot, IMAGE + name, "leave it out of cameras=")
     found: dict[str, str] = {}
-    for name in robot.cameras if asked is None else asked:
+    for name in robot.cameras if chosen is None else chosen:
         topics = [topic(name).name for topic in (image_topic, compressed_topic)]
         there = [next((topic for topic in topics if topic in each.topics), "") for each in held]
         shown = [topic for topic in there if topic]
-        if asked is not None or 2 * len(shown) >= max(1, len(held)):
+        if chosen is not None or 2 * len(shown) >= max(1, len(held)):
             found[IMAGE + name] = _most(shown) or topics[0]
         if depth:
             found[DEPTH + name] = depth_topic(name).name
@@ -203,8 +203,8 @@ def _pictures(
 def _goal(wanted: EnvSpec) -> str:
     """Unit and names of a task's `state` entries other than joints, in the form of goal=."""
     unit = wanted.obs["state"].unit if "state" in wanted.obs else ""
-    asked = [segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY)]
-    return "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in asked)
+    segments = [segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY)]
+    return "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in segments)
 
 
 def robot_spec(

@@ -330,17 +330,17 @@ class RecordAppNode:
 
     def _serve(self, name: str) -> Answer:
         """Services, and buttons of teleoperation devices."""
-        asked: dict[str, Callable[[], str]] = {
+        services: dict[str, Callable[[], str]] = {
             "start": self._start,
             "stop": lambda: self._save(None),
             "success": lambda: self._save(True),
             "failure": lambda: self._save(False),
             "discard": self._discard,
         }
-        if name not in asked:
-            return False, f"'{name[:40]}' is no request; known: {', '.join(asked)}"
+        if name not in services:
+            return False, f"'{name[:40]}' is no request; known: {', '.join(services)}"
         try:
-            said = asked[name]()
+            said = services[name]()
         except RoboRLError as error:
             return False, str(error)
         self._say(said)

@@ -102,11 +102,11 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
     home = option_of(env, "engine")
     if home is None:
         raise ConfigError(f"{env} runs in one engine only; it cannot be transferred to another.")
-    asked = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
-    for engine in asked:
+    wanted = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
+    for engine in wanted:
         if engine not in ENGINES:
             raise UnknownNameError("engine", engine, ENGINES)
-    return list(dict.fromkeys([str(home), *asked]))
+    return list(dict.fromkeys([str(home), *wanted]))
 
 
 def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> list[EngineResult]:
