@@ -61,8 +61,8 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
         writer = open_dataset(config, spec)
         store = EpisodeStore(config.out)
         have = len(store)
-        if said := origin_note(config, store):
-            print(said)
+        if note := origin_note(config, store):
+            print(note)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
             quotas = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
             collection = Collection(config, env, driver, writer, bar, quotas)

@@ -118,8 +118,8 @@ def main(config: EvaluateConfig) -> int:
         print(f"video:   {config.video}")
     if not done.same_task:
         print(f"This policy was trained in {done.trained_in}, not in {done.env}.")
-    elif said := next_step(done):
-        print(f"Next:   {said}")
+    elif following := next_step(done):
+        print(f"Next:   {following}")
     return 0
 
 

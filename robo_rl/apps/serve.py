@@ -110,9 +110,9 @@ def serve_lerobot(
         while process.process.poll() is None and not stop():
             time.sleep(_POLL_S)
     finally:
-        said = process.close()
-    if said:
-        print(said)
+        output = process.close()
+    if output:
+        print(output)
     if not stop():
         raise RemoteError(
             f"LeRobot's process ended with exit code {process.process.returncode}; start it again."

@@ -126,8 +126,8 @@ class RunSession:
             training.advance()
             self._unsaved = True
             self.bar.update(training.step - before)
-            if estimate is not None and (said := estimate.sentence(training.step)):
-                self.bar.write(f"{said} {faster}")
+            if estimate is not None and (sentence := estimate.sentence(training.step)):
+                self.bar.write(f"{sentence} {faster}")
             if (crossed(before, training.step, checkpoint_every) or due()) and savable():
                 self.save(training, extra)
         if self._unsaved and savable():

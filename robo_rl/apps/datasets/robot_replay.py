@@ -113,8 +113,8 @@ def replay_on_robot(config: DataReplayConfig) -> int:
         with stop_between_steps(say=False, of_robot=True) as stop:
             played, largest_rad = play(bus, device, robot, target_rad, config.approach_rad_s, stop)
         if stop.requested:
-            said = f"the arm was let go after {device.frames} of {counted(len(target_rad), 'frame')}"
-            raise KeyboardInterrupt(said)
+            outcome = f"the arm was let go after {device.frames} of {counted(len(target_rad), 'frame')}"
+            raise KeyboardInterrupt(outcome)
     print(
         f"{config.path}, episode {config.episode}: {played} of {counted(len(target_rad), 'frame')} "
         f"replayed on {robot.name}; the arm was at most {largest_rad:.3f} rad from its target"
@@ -136,8 +136,8 @@ def play(
     from the first target and no speed of approach is given. Ends the intervention in any case.
     """
     stop = stop or StopRequest(say=False)
-    said: list[str] = []
-    node = TeleopNode(bus, device, robot, said.append)
+    faults: list[str] = []
+    node = TeleopNode(bus, device, robot, faults.append)
     seen: list[Float[ndarray, " j"]] = []
     far_rad = [0.0]
 
@@ -163,12 +163,12 @@ def play(
         if not approach_rad_s:
             _refuse_far(robot, seen[0], target_rad[0])
         device.start(bus.now(), seen[0], approach_rad_s)
-        bus.spin(lambda: device.done or bool(said) or stop.requested or not safety.passes)
+        bus.spin(lambda: device.done or bool(faults) or stop.requested or not safety.passes)
     finally:
         node.finish()
-    if said or not (safety.passes or stop.requested):
+    if faults or not (safety.passes or stop.requested):
         ended = f"The replay ended after {counted(device.frames, 'frame')}"
-        raise DriverError(f"{ended}. {said[0]}" if said else f"{ended}: {_why(safety)}")
+        raise DriverError(f"{ended}. {faults[0]}" if faults else f"{ended}: {_why(safety)}")
     return device.frames, far_rad[0]
 
 

@@ -126,22 +126,24 @@ def _unused(
     velocities: bool,
 ) -> list[str]:
     """Sentences on recorded topics that are not used because no setting names them."""
-    said = []
+    sentences = []
     if not goal and any(GOAL.name in each.topics for each in held):
-        said.append(f"'{GOAL.name}' was recorded but is not used; to observe it: goal='m: x, y, z'.")
+        sentences.append(f"'{GOAL.name}' was recorded but is not used; to observe it: goal='m: x, y, z'.")
     tell = sum(each.velocities for each in held)
     if tell and not velocities and settings.velocities is None:
-        said.append(f"{tell} of {len(held)} recordings have velocities; to use only these: velocities=true.")
+        sentences.append(
+            f"{tell} of {len(held)} recordings have velocities; to use only these: velocities=true."
+        )
     if settings.cameras is not None:
-        return said
+        return sentences
     seen = Counter(name for each in held for name in _cameras(each))
     if foreign := sorted(set(seen) - set(robot.cameras)):
         which = ", ".join(foreign)
-        said.append(
+        sentences.append(
             f"images of {which} were recorded, but the description of '{robot.name}' has no such camera."
         )
     few = [name for name in robot.cameras if seen[name] and IMAGE + name not in pictures]
-    return said + [
+    return sentences + [
         f"{seen[it]} of {len(held)} recordings have '{it}'; to use only these: cameras={it}." for it in few
     ]
 

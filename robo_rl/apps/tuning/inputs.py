@@ -83,10 +83,10 @@ def keep_inputs(
     file = run.path / INPUTS_FILE
     if not resume:
         write_json(file, inputs)
-        for said in filter(
+        for note in filter(
             None, (may_be_deleted(run, name, paths[name]) for name in inputs if name != DEMOS)
         ):
-            print(said)
+            print(note)
     elif file.exists():
         for name, begun in read_json(file).items():
             now = inputs.get(name, begun)

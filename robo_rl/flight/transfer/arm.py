@@ -60,8 +60,8 @@ def main(config: TransferConfig) -> int:
     actor = open_policy(config.run or config.bundle or "", pick_device("cpu"))
     if config.env is not None:
         actor = replace(actor, env=config.env)
-    if said := unread_sentence(actor.folder, unread_in(actor.folder, actor.env)):
-        print(said)
+    if sentence := unread_sentence(actor.folder, unread_in(actor.folder, actor.env)):
+        print(sentence)
     results = measure(config, actor, engines_of(config, actor.env))
     try:
         write_results(Path(config.out) / "results.json", config, actor, results)
@@ -72,8 +72,8 @@ def main(config: TransferConfig) -> int:
         print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
     print(f"written to {config.out}: {', '.join(names)}")
-    if said := next_step(config, actor, results):
-        print(f"Next:   {said}")
+    if following := next_step(config, actor, results):
+        print(f"Next:   {following}")
     return 0
 
 

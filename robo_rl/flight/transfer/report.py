@@ -66,8 +66,8 @@ def finish(
     finally:
         print_table(config, flown, scene, rows, drops)
     print(f"pictures: {out}/{', '.join(names)}; figures: {out}/results.json")
-    if said := next_step(config, flown, rows[0], drops["policy"]):
-        print(f"Next:   {said}")
+    if following := next_step(config, flown, rows[0], drops["policy"]):
+        print(f"Next:   {following}")
     return 0
 
 

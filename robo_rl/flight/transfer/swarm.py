@@ -92,8 +92,8 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
         print_table(trained, setting, scene, drops)
     pictures = "transfer.png, transfer.mp4" if config.video else "transfer.png"
     print(f"pictures: {config.out}/{pictures}; figures: {config.out}/results.json")
-    if said := next_step(config, trained, folder, drops[0]):
-        print(f"Next:   {said}")
+    if following := next_step(config, trained, folder, drops[0]):
+        print(f"Next:   {following}")
     return 0
 
 

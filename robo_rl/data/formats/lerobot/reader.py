@@ -96,10 +96,10 @@ def import_lerobot(
         final = (
             {} if stored is None else known_final(root, stored.env, names, [each.labels for each in known])
         )
-    said: list[str] = []
-    order = {} if exact or env is None else column_order(env, names, reader.features, said)
+    sentences: list[str] = []
+    order = {} if exact or env is None else column_order(env, names, reader.features, sentences)
     places = episode_files(info)
-    said += count_differences(info, places)
+    sentences += count_differences(info, places)
     labels = ExportedLabels(known, len(places))
     if exact and len(known) != len(places):
         raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
@@ -129,9 +129,9 @@ def import_lerobot(
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
     if notes is not None:
-        said += [unknown_ends(reader.unknown_ends)] if reader.unknown_ends else []
-        said += [_longer_videos(root, reader.longer_videos)] if reader.longer_videos else []
-        notes += [] if exact else [*said, *labels.notes()]
+        sentences += [unknown_ends(reader.unknown_ends)] if reader.unknown_ends else []
+        sentences += [_longer_videos(root, reader.longer_videos)] if reader.longer_videos else []
+        notes += [] if exact else [*sentences, *labels.notes()]
     return len(places[:limit])
 
 
