@@ -24,6 +24,9 @@ class GroupConfig:
     highest: float = setting(
         0.9, "groups whose mean success is higher are left out", at_least=0.0, at_most=1.0
     )
+    by_length: bool = setting(
+        True, "divide advantages by the length of the episode: each episode has the same weight"
+    )
 
 
 def check_groups(config: GroupConfig, *, normalized: bool, draws: bool, growing: bool = False) -> None:
