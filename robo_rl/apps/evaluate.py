@@ -26,7 +26,7 @@ from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
 from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
-from robo_rl.eval.text import p_value
+from robo_rl.eval.text import p_equals
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import (
@@ -300,8 +300,7 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
         found = f"only the first policy solves {test.only_first}, only the second {test.only_second}"
         name = "exact McNemar"
     word = "no significant difference" if test.p_value >= SIGNIFICANT else "a significant difference"
-    p = p_value(test.p_value).removeprefix("= ")
-    return f"same {len(first.seeds)} episodes: {found}; {name} p = {p}: {word}"
+    return f"same {len(first.seeds)} episodes: {found}; {name} {p_equals(test.p_value)}: {word}"
 
 
 def summary(
