@@ -84,6 +84,7 @@ TOLD = {  # suites of several tasks with an instruction each -> their tasks and 
     "arm_hand": "sim.tasks.arm_hand.words",
 }
 ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
+SPARSE_ONLY = ("recall", "drone")  # suites without reward=dense
 WITH_OPTIONS = ("metaworld", "arm6", "pybullet", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
@@ -258,6 +259,8 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
     given.
     """
     suite, task = _split("environment", name)
+    if suite in SPARSE_ONLY:
+        return False
     if suite in WITH_OPTIONS:
         options = _options_of(suite, task)
         written = read_options(task)[1].get("reward")

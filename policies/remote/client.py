@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.remote.address import DEADLINE_S, Address
-from policies.remote.channel import FrameChannel, LateError
+from policies.remote.channel import ClosedError, FrameChannel, LateError
 from policies.remote.contract import PolicyContract
 from policies.remote.frames import DTYPES, Frame, GarbledError, shown
 from policies.remote.server import HELLO_S, PROTOCOL
@@ -55,8 +55,8 @@ class PolicyConnection:
         except OSError as error:
             reason = error.strerror or "no answer"
             raise RemoteError(
-                f"No policy server answers at {self.address} ({reason}). Start it on that machine: robo-rl "
-                f"serve policy=<run> port={self.address.port}"
+                f"No policy server answers at {self.address} ({reason}). Start it on that machine: "
+                f"{self._serve_command()}"
             ) from error
 
     def _handshake(self) -> PolicyContract:
@@ -97,9 +97,12 @@ class PolicyConnection:
         except RemoteError as error:
             self.close()
             late = isinstance(error, LateError)
-            failed = self._failed(f"it did not answer within {deadline_s:g} s" if late else str(error))
-            self._fault = str(failed)
-            raise failed from error
+            self._fault = str(
+                self._failed(f"it did not answer within {deadline_s:g} s" if late else str(error))
+            )
+            if isinstance(error, ClosedError):
+                self._fault += f" If it has ended, start it again on that machine: {self._serve_command()}"
+            raise RemoteError(self._fault) from error
 
     def _expect(self, kind: str, timeout_s: float) -> Frame:
         """The next frame, which must be of this kind."""
@@ -123,6 +126,10 @@ class PolicyConnection:
         took_s = frame.meta.get("seconds")
         self.decided_s = took_s if isinstance(took_s, float) else 0.0
         return array
+
+    def _serve_command(self) -> str:
+        """Command that starts a server at this port."""
+        return f"robo-rl serve policy=<run> port={self.address.port}"
 
     def _failed(self, reason: str) -> RemoteError:
         return RemoteError(f"The policy server at {self.address} cannot be used: {reason}.")

@@ -26,7 +26,7 @@ from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
 from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
-from robo_rl.eval.text import p_value
+from robo_rl.eval.text import p_equals
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import (
@@ -43,6 +43,7 @@ from robo_rl.runs.run_dir import POLICIES
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
 from sim.adapters.own_function import Function, name_of
+from sim.env_names import same_env
 from sim.registry import make_env, numbers_of, same_task
 
 FILMED = 3  # episodes in a film, unless video_episodes= is given
@@ -117,8 +118,8 @@ def main(config: EvaluateConfig) -> int:
         print(f"video:   {config.video}")
     if not done.same_task:
         print(f"This policy was trained in {done.trained_in}, not in {done.env}.")
-    elif said := next_step(done):
-        print(f"Next:   {said}")
+    elif following := next_step(done):
+        print(f"Next:   {following}")
     return 0
 
 
@@ -176,7 +177,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
     if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
-        keep_note(first.folder, report)
+        keep_note(first.folder, report | {"env": first.env})
     if config.video:
         film(config, first, name)
     runtimes = tuple(actor.runtime for actor in policies)
@@ -299,8 +300,7 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
         found = f"only the first policy solves {test.only_first}, only the second {test.only_second}"
         name = "exact McNemar"
     word = "no significant difference" if test.p_value >= SIGNIFICANT else "a significant difference"
-    p = p_value(test.p_value).removeprefix("= ")
-    return f"same {len(first.seeds)} episodes: {found}; {name} p = {p}: {word}"
+    return f"same {len(first.seeds)} episodes: {found}; {name} {p_equals(test.p_value)}: {word}"
 
 
 def summary(
@@ -331,7 +331,7 @@ def plain(config: EvaluateConfig, trained: str) -> bool:
     trained: environment that it was trained in.
     """
     return (
-        config.env in (None, trained)
+        (config.env is None or same_env(config.env, trained))
         and config.execute is None
         and config.ensemble is None
         and config.max_episode_steps is None

@@ -88,14 +88,14 @@ def takes_noise(policy: SavedPolicy) -> bool:
     return not (isinstance(policy, DirectPolicy) and policy.actor is not None)
 
 
-def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
-    """Noise of the bundle: `asked`, or that of the last evaluation, or that of training.
+def noise_mode(given: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
+    """Noise of the bundle: `given`, or that of the last evaluation, or that of training.
 
     Raises ConfigError for a scale other than 0 and 1, which bundles do not support.
     """
-    if asked not in (None, "gaussian", "zero"):
-        raise ConfigError(f"noise={asked} cannot be used, expected: gaussian | zero, or none.")
-    if asked is None:
+    if given not in (None, "gaussian", "zero"):
+        raise ConfigError(f"noise={given} cannot be used, expected: gaussian | zero, or none.")
+    if given is None:
         scale = trained.get("noise", 1.0) if measured is None else measured["noise"]
         if scale not in (0.0, 1.0):
             raise ConfigError(
@@ -103,4 +103,4 @@ def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict
                 "or N(0, I). Choose by noise=zero or noise=gaussian."
             )
         return "zero" if scale == 0.0 else "gaussian"
-    return cast("Noise", asked)
+    return cast("Noise", given)

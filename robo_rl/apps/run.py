@@ -55,8 +55,8 @@ def main(config: RunConfig) -> int:
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1
     name = config.env or bundle.env.name
-    if said := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
-        print(said)
+    if sentence := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
+        print(sentence)
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
         acting = instructed_policy(policy, bundle, env.spec)
         if rate := "" if config.rate_hz else missing_rate(env.spec.name, rate_hz):

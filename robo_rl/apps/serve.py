@@ -51,11 +51,11 @@ def main(config: ServeConfig) -> int:
         try:
             with stop_between_steps(say=False) as stop:
                 if foreign:
-                    return serve_lerobot(config, listener, token, lambda: stop.asked)
+                    return serve_lerobot(config, listener, token, lambda: stop.requested)
                 served, first_ms = serve_policy(open_policy(config.policy, pick_device(config.device)))
                 announce(config, listener, served.contract, f"a decision takes {first_ms:.3g} ms")
                 server = PolicyServer(served, listener, token, most_clients=config.clients, say=complain)
-                server.serve(lambda: stop.asked)
+                server.serve(lambda: stop.requested)
         except KeyboardInterrupt as again:
             raise KeyboardInterrupt("a decision may be unanswered") from again
     print(f"serve: stopped after {server.answered} decisions for {server.clients} clients.")
@@ -110,9 +110,9 @@ def serve_lerobot(
         while process.process.poll() is None and not stop():
             time.sleep(_POLL_S)
     finally:
-        said = process.close()
-    if said:
-        print(said)
+        output = process.close()
+    if output:
+        print(output)
     if not stop():
         raise RemoteError(
             f"LeRobot's process ended with exit code {process.process.returncode}; start it again."

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import av
 import pytest
 from safetensors.torch import load_file
 
+from policies.checkpoint import save_policy
 from robo_rl.apps import evaluate, export
 from robo_rl.apps import run as run_verb
 from robo_rl.conf.schema import EvaluateConfig, ExportConfig, RunConfig
@@ -17,7 +19,9 @@ from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
 from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
+from sim.registry import make_env
 from tests.apps.conftest import ENV
+from tests.policies.small import flow_policy
 
 
 def evaluate_config(policy: Path, **changes: object) -> EvaluateConfig:
@@ -101,6 +105,25 @@ def test_read_only_policy_is_evaluated(run: Path, tmp_path: Path, capsys: pytest
     evaluate.main(EvaluateConfig(str(policy), episodes=2, num_workers=0, out=str(out)))
     assert json.loads(out.read_text())["n"] == 2
     assert f"success not saved in {policy} (Is a directory)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        (None, True),
+        ("quad/hover:history=2,craft=cf21", True),
+        ("quad/hover:history=2, craft=cf21", True),
+        ("quad/hover:craft=cf21,history=2,max_episode_steps=9", False),
+    ],
+)
+def test_success_in_its_own_environment_is_noted(given: str | None, same: bool, tmp_path: Path) -> None:
+    """Options in another order name the same environment; the note has the policy's own name of it."""
+    with closing(make_env("quad/hover:craft=cf21,history=2", 1)) as env:
+        save_policy(tmp_path / "policy", flow_policy(env.spec))
+    evaluate.main(EvaluateConfig(str(tmp_path / "policy"), env=given, episodes=1, num_workers=0))
+    note = read_success_note(tmp_path / "policy")
+    assert (note is not None) is same
+    assert note is None or note["env"] == "quad/hover:craft=cf21,history=2"
 
 
 @pytest.mark.long
