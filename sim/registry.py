@@ -45,12 +45,8 @@ SUITES = {
     "pybullet": ("sim.flight.bullet.vision_lane:VisionLanes", "pybullet"),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
-SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
-    "arm": "MANIPULATION",
-    "mobile": "MOBILE",
-    "hand": "IN_HAND",
-    "arm_hand": "ARM_HAND",
-}
+# suites of `sim.tasks.table.SUITES` -> the table of their tasks
+SCENES = {"arm": "MANIPULATION", "mobile": "MOBILE", "hand": "IN_HAND", "arm_hand": "ARM_HAND"}
 # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
 BATCHED = {
     "quad": (
