@@ -75,7 +75,7 @@ def main() -> None:
         line = {**spent, "train_cpu_s": cpu_s}
         own = [measured(run, "own", *count) for run in runs.values()]
         report(f"vla/hand/{kind}/success", [outcomes(each) for each in own], line)
-        for number, name in enumerate(PICK.variants):
+        for number, name in enumerate(PICK.names):
             found = [outcomes(each, number) for each in own]
             report(f"vla/hand/{kind}/success/{name}", found, line)
         new = [measured(run, "new", *count, "wordings=new") for run in runs.values()]
@@ -101,7 +101,7 @@ def trained(run: Path, *words: str) -> float | None:
 def told_the_other(run: Path, episodes: int, more: list[str]) -> list[bool]:
     """Successes in `episodes` of each object, told the other one and scored by its own."""
     found: list[bool] = []
-    for name, other in zip(PICK.variants, reversed(PICK.variants), strict=True):
+    for name, other in zip(PICK.names, reversed(PICK.names), strict=True):
         words = [f"episodes={episodes}", *more, f"tasks=[{name}]", f"instruction={PICK.training[other][0]}"]
         found += outcomes(measured(run, f"other_{name}", *words))
     return found

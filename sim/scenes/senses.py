@@ -16,9 +16,9 @@ from sim.bodies.scene_view import SceneView
 from sim.engines.protocol import Engine
 from sim.engines.visual_randomisation import VisualRandomisation
 from sim.scenes.cameras import Cameras
+from sim.scenes.instructions import Instructions
 from sim.scenes.observation_delay import ObservationDelay
 from sim.scenes.randomise import Randomise, seen
-from sim.scenes.told import Instructions
 
 Parts = tuple[tuple[str, int, str], ...]
 KNOWN = ("all", "robot", "body")

@@ -24,11 +24,11 @@ from sim.engines.scene import Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged
+from sim.scenes.instructions import Instructions
 from sim.scenes.randomise import load_randomise
 from sim.scenes.reset_prefetch import ResetPrefetch
 from sim.scenes.senses import Senses, to_host
 from sim.scenes.task_kernels import Counts, TaskKernels, TaskRules, begin_counts
-from sim.scenes.told import Instructions
 from sim.tasks.table import TaskOptions, make_body, make_task, suite_of
 from sim.vec.device_restarts import DeviceRestarts
 from sim.vec.history import place_of, seeds_of

@@ -1,11 +1,11 @@
-"""Pick: an arm with a hand of four fingers grasps the told one of two objects on the table and lifts it.
+"""Pick: an arm with a hand of four fingers grasps the named one of two objects on the table and lifts it.
 
-Randomisation: the told object; positions of both, their sides, and the cube's heading; start pose of the arm.
-Observation `state` (42,): tool position (3), the middle between the fingertips; the told object as (1, 0) for
-the cube or (0, 1) for the ball (2); the told object relative to the tool (3), its height (1), its velocity
-(3); the other object relative to the tool (3); joint positions of arm (7) and hand (16); contact of each
-fingertip (4); m, m/s and rad in the world. Success: the told object's centre at 12 cm or higher for 10 steps
-in a row. Dense reward: weighted terms of nearness, contact of the fingertips, and height.
+Randomisation: the named object; positions of both, their sides, and the cube's heading; start pose of the
+arm. Observation `state` (42,): tool position (3), the middle between the fingertips; the named object as (1,
+0) for the cube or (0, 1) for the ball (2); the named object relative to the tool (3), its height (1), its
+velocity (3); the other object relative to the tool (3); joint positions of arm (7) and hand (16); contact of
+each fingertip (4); m, m/s and rad in the world. Success: the named object's centre at 12 cm or higher for 10
+steps in a row. Dense reward: weighted terms of nearness, contact of the fingertips, and height.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sim.hands.drive import LEASH_RAD
 from sim.hands.mounted import ArmHandView, ArmHandWiring
 from sim.tasks.arm_hand.words import PICK
 from sim.tasks.scripted import between, toward
-from sim.tasks.told import Told
+from sim.tasks.variants import TaskVariants
 
 HALF_M = {"cube": 0.025, "ball": 0.028}  # half a height of each object
 
@@ -54,7 +54,7 @@ class PickTask:
     above_m: float = 0.1  # height over an object from which the hand goes down
     obs_parts: tuple[tuple[str, int, str], ...] = (
         ("tool", 3, "m"),
-        ("told", 2, "1"),
+        ("named", 2, "1"),
         ("object from tool", 3, "m"),
         ("object height", 1, "m"),
         ("object velocity", 3, "m/s"),
@@ -63,7 +63,7 @@ class PickTask:
         ("finger joints", 16, "rad"),
         ("touching", 4, "1"),
     )
-    told: Told = PICK
+    variants: TaskVariants = PICK
     weights: Mapping[str, float] = field(default_factory=lambda: {"near": 0.3, "grasped": 0.2, "lifted": 0.5})
 
     def edit(self, spec: Any) -> None:
@@ -72,7 +72,7 @@ class PickTask:
     def start(
         self, uniform: Float[Tensor, "k 7"], q_rad: Float[Tensor, "k j"], tool: Pose, wiring: ArmHandWiring
     ) -> tuple[Start, Float[Tensor, "k 1"]]:
-        """The goal is the number of the told object."""
+        """The goal is the number of the named object."""
         uniform = uniform.to(q_rad)
         start = wiring.opened(q_rad)
         side = torch.where(uniform[:, 1] < 0.5, -1.0, 1.0).to(q_rad)
@@ -85,7 +85,7 @@ class PickTask:
             start.qpos[:, columns.start : columns.start + 2] = torch.stack(place, -1)
         cube = wiring.loose["cube"][0]
         start.qpos[:, cube.start + 3 : cube.stop] = about_z(between(uniform[:, 6], -math.pi, math.pi))
-        return start, self.told.number(uniform[:, :1])
+        return start, self.variants.number(uniform[:, :1])
 
     def observe(self, view: ArmHandView) -> Float[Tensor, "n 42"]:
         target, other = self._objects(view, view.object_pose("cube").m, view.object_pose("ball").m)
@@ -97,10 +97,10 @@ class PickTask:
         return torch.cat(parts, -1)
 
     def solved(self, view: ArmHandView) -> Bool[Tensor, " n"]:
-        return self.told_m(view)[:, 2] >= self.height_m
+        return self.target_m(view)[:, 2] >= self.height_m
 
     def terms(self, view: ArmHandView) -> dict[str, Float[Tensor, " n"]]:
-        target = self.told_m(view)
+        target = self.target_m(view)
         low_m = self._objects(view, *(target.new_full((len(target), 1), half) for half in HALF_M.values()))[0]
         return {
             "near": 1.0 - torch.tanh(5.0 * (target - view.tool.m).norm(dim=-1)),
@@ -110,7 +110,7 @@ class PickTask:
 
     def expert(self, view: ArmHandView, reach: Reach) -> Float[Tensor, "n 19"]:
         """Move over the object, down, close the hand, up; the phase follows from what is observed."""
-        grasp_m = self.told_m(view) - view.tool.m.new_tensor([0.0, 0.0, self.below_m])
+        grasp_m = self.target_m(view) - view.tool.m.new_tensor([0.0, 0.0, self.below_m])
         offset_m = grasp_m - view.tool.m
         aside_m, down_m = offset_m[:, :2].norm(dim=-1), -offset_m[:, 2]
         there = (aside_m < 0.015) & (down_m < 0.008)
@@ -124,19 +124,19 @@ class PickTask:
         way_rad = torch.where(closing, view.closed_rad, view.open_rad) - view.hand.q_rad
         return torch.cat([move, (way_rad / LEASH_RAD).clamp(-1.0, 1.0)], -1)
 
-    def told_m(self, view: ArmHandView) -> Float[Tensor, "n 3"]:
-        """Position of the told object; see `ToldTask`."""
+    def target_m(self, view: ArmHandView) -> Float[Tensor, "n 3"]:
+        """Position of the named object; see `InstructedTask`."""
         return self._objects(view, view.object_pose("cube").m, view.object_pose("ball").m)[0]
 
     def _gripping(self, view: ArmHandView) -> Bool[Tensor, "n f"]:
-        """Mask of fingertips that touch something and are at the told object, not at the table beside it."""
-        far_m = (view.hand.tips_m - self.told_m(view)[:, None]).norm(dim=-1)
+        """Mask of fingertips that touch something and are at the named object, not at the table beside it."""
+        far_m = (view.hand.tips_m - self.target_m(view)[:, None]).norm(dim=-1)
         near: Tensor = far_m < self.near_m
         return view.hand.touching & near
 
     def _objects(
         self, view: ArmHandView, cube: Float[Tensor, "n k"], ball: Float[Tensor, "n k"]
     ) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"]]:
-        """What holds of the told object, and of the other one."""
+        """What holds of the named object, and of the other one."""
         is_ball = view.goal > 0.5
         return torch.where(is_ball, ball, cube), torch.where(is_ball, cube, ball)

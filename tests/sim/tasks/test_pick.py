@@ -1,4 +1,4 @@
-"""An arm with a hand of four fingers that lifts the told object: model, commands, words, and the expert."""
+"""An arm with a hand of four fingers that lifts the named object: model, commands, words, and the expert."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run_expert(name: str, episodes: int, noise: float = 0.0) -> SuccessRate:
 
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 58), (0.2, 57)])
-def test_expert_lifts_the_told_object(noise: float, least: int) -> None:
+def test_expert_lifts_the_named_object(noise: float, least: int) -> None:
     """Also with noise of a fifth of a full command on the tool and on every joint of the hand."""
     rate = run_expert("arm_hand/pick", 60, noise)
     assert rate.k >= least, str(rate)
@@ -147,16 +147,16 @@ def test_fingers_rest_on_the_table() -> None:
 
 
 @pytest.mark.parametrize("lifted", ["cube", "ball"])
-def test_only_the_told_object_counts(lifted: str) -> None:
+def test_only_the_named_object_counts(lifted: str) -> None:
     env = make_task_env("pick", 16)
     env.reset(EpisodeSeeds(("told", 0)))
     saved, column = env._engine.save(), env._engine.scene.qpos(lifted).start + 2
     saved["rows"][:, column] = 0.13
     env._engine.load(saved)
     env._physics = env._engine.physics()
-    told = env.view.goal[:, 0]
+    named = env.view.goal[:, 0]
     solved = env.task.solved(env.view)
-    assert solved.tolist() == (told == ["cube", "ball"].index(lifted)).tolist()
+    assert solved.tolist() == (named == ["cube", "ball"].index(lifted)).tolist()
     assert 0 < int(solved.sum()) < 16
     lifted_term = env.task.terms(env.view)["lifted"]
     torch.testing.assert_close(lifted_term, solved.to(lifted_term))
@@ -182,13 +182,13 @@ def test_words_name_the_task_of_the_episode() -> None:
     assert info["task"].tolist() == expected
     begun = [task_in(PICTURES, seed) for seed in info["next_seed"].tolist()]
     assert ["ball" in to_text(row) for row in obs["instruction"].numpy()] == [each == 1 for each in begun]
-    assert "told" not in env.spec.obs["state"].unit
+    assert "named" not in env.spec.obs["state"].unit
     env.close()
 
 
 def test_new_wordings_are_in_no_demonstration() -> None:
-    told: Any = make_task_env("pick", 1).task
-    assert not set(sum(told.told.training.values(), ())) & set(sum(told.told.new.values(), ()))
+    variants: Any = make_task_env("pick", 1).task.variants
+    assert not set(sum(variants.training.values(), ())) & set(sum(variants.new.values(), ()))
     assert longest_instruction("arm_hand/pick") == len(b"grasp the blue ball and lift it")
     with pytest.raises(UnknownNameError, match="old"):
         make_env("arm_hand/pick:wordings=old", 1)
@@ -199,7 +199,7 @@ def test_new_wordings_are_in_no_demonstration() -> None:
     assert same_task("arm_hand/pick:wordings=new", PICTURES)
 
 
-def test_targets_are_where_the_pictures_show_the_told_object() -> None:
+def test_targets_are_where_the_pictures_show_the_named_object() -> None:
     """Compared with MuJoCo's own cameras; after a step as at the start."""
     env: Any = make_env(PICTURES, 2)
     obs = env.reset(EpisodeSeeds(("targets", 0)))
@@ -208,7 +208,7 @@ def test_targets_are_where_the_pictures_show_the_told_object() -> None:
         for lane in range(2):
             env.pose_bodies(data, lane)
             mujoco.mj_camlight(env.model, data)
-            place_m = env.task.told_m(env.view)[lane].numpy()
+            place_m = env.task.target_m(env.view)[lane].numpy()
             for name in ("view", "front"):
                 expected = in_camera(env.model, data, name, place_m)
                 np.testing.assert_allclose(obs[f"target.{name}"][lane], expected, atol=1e-4)

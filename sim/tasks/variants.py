@@ -21,7 +21,7 @@ _OF_TASK = 1  # row of the task's first number in its stream: the arm's start po
 
 
 @dataclass(frozen=True)
-class Told:
+class TaskVariants:
     """Variants in their order, with the instructions of each: those of demonstrations, and `new` ones for
     evaluation only. All variants have as many.
     """
@@ -30,7 +30,7 @@ class Told:
     new: Mapping[str, tuple[str, ...]]
 
     @property
-    def variants(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(self.training)
 
     def number(self, uniform: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
@@ -54,13 +54,13 @@ def wording_of(seeds: Int64[Tensor, " k"], count: int) -> Int64[Tensor, " k"]:
 
 
 @runtime_checkable
-class ToldTask(Protocol):
-    """Members of such a task, besides those of its suite. `Told.number` of its first uniform number is the
-    variant.
+class InstructedTask(Protocol):
+    """Members of such a task, besides those of its suite. Its variant is `TaskVariants.number` of its first
+    uniform number.
     """
 
-    told: Told
+    variants: TaskVariants
 
-    def told_m(self, view: Any) -> Float[Tensor, "n 3"]:
+    def target_m(self, view: Any) -> Float[Tensor, "n 3"]:
         """Place of what the instruction names [m; world frame]."""
         ...

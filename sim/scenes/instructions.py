@@ -1,4 +1,4 @@
-"""Observations of tasks that an instruction tells: the words, and where to act in each picture."""
+"""Observations of tasks with an instruction: the words, and where to act in each picture."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_byte
 from sim.bodies.protocol import SceneTask
 from sim.scenes.cameras import Cameras
 from sim.tasks.table import TaskOptions
-from sim.tasks.told import ToldTask, wording_of
+from sim.tasks.variants import InstructedTask, wording_of
 
 _PLACE = ArraySpec((2,), "float32", "x right, y down, edges at 1")
 
 
 class Instructions:
     """`instruction` (n, 128) uint8 of each episode, and `target.<camera>` (n, 2), the place in each picture
-    of what it names. Nothing for a task that is told nothing.
+    of what it names. Nothing for a task that has no instruction.
 
     Raises UnknownNameError for an unknown set of wordings, and ConfigError for one of a task without any.
     """
 
     def __init__(self, task: SceneTask, cameras: Cameras, options: TaskOptions, device: torch.device) -> None:
         self._task, self._cameras = task, cameras
-        self.told = task.told if isinstance(task, ToldTask) else None
-        if self.told is None:
+        self.variants = task.variants if isinstance(task, InstructedTask) else None
+        if self.variants is None:
             if options.wordings != "training":
                 raise ConfigError(f"{task.name} is one task, without wordings; leave wordings= out.")
             return
         texts = [
             torch.stack([torch.from_numpy(to_bytes(text).copy()) for text in of_variant])
-            for of_variant in self.told.texts(options.wordings)
+            for of_variant in self.variants.texts(options.wordings)
         ]
         self._texts = torch.stack(texts).to(device)
 
     @property
     def specs(self) -> dict[str, ArraySpec]:
-        if self.told is None:
+        if self.variants is None:
             return {}
         return {
             INSTRUCTION: INSTRUCTION_SPEC,
@@ -50,14 +50,14 @@ class Instructions:
         }
 
     def info(self, seeds: Int64[Tensor, " n"]) -> dict[str, Tensor]:
-        """`task` (n,), the number of the told variant."""
-        return {} if self.told is None else {"task": self.told.number_of(seeds)}
+        """`task` (n,), the number of the named variant."""
+        return {} if self.variants is None else {"task": self.variants.number_of(seeds)}
 
     def of(self, view: Any, seeds: Int64[Tensor, " n"]) -> Obs:
         """Observations of the worlds that are seen in `view`, by the seeds of their episodes."""
-        if self.told is None:
+        if self.variants is None:
             return {}
-        words = self._texts[self.told.number_of(seeds), wording_of(seeds, self._texts.shape[1])]
-        place_m = self._task.told_m(view)  # type: ignore[attr-defined]
+        words = self._texts[self.variants.number_of(seeds), wording_of(seeds, self._texts.shape[1])]
+        place_m = self._task.target_m(view)  # type: ignore[attr-defined]
         places = self._cameras.places(view.physics, place_m)
         return {INSTRUCTION: words, **{target_of(key): place for key, place in places.items()}}
