@@ -12,9 +12,11 @@ import pytest
 from safetensors.torch import load_file
 
 from policies.checkpoint import save_policy
-from robo_rl.apps import evaluate, export
+from robo_rl.apps import data, evaluate, export
 from robo_rl.apps import run as run_verb
-from robo_rl.conf.schema import EvaluateConfig, ExportConfig, RunConfig
+from robo_rl.apps.datasets import export as data_export
+from robo_rl.conf.datasets.exchange import DataExportConfig
+from robo_rl.conf.schema import DataMergeConfig, EvaluateConfig, ExportConfig, RunConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
@@ -86,6 +88,18 @@ def test_unwritable_out_is_refused_first(run: Path, tmp_path: Path) -> None:
     for name in ("true", "film", "film.webp"):
         with pytest.raises(ConfigError, match=rf"^video={name} cannot be used, expected: a file .* \.mp4"):
             evaluate.check_outputs(EvaluateConfig("not looked for", video=name))
+
+
+def test_out_of_exports_is_refused_by_the_name_that_was_given(run: Path, tmp_path: Path) -> None:
+    """Not by the name of the partial file beside it, and before any work."""
+    (tmp_path / "file").write_text("x")
+    out = str(tmp_path / "file" / "new")
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        export.main(ExportConfig(str(run), out))
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        data_export.main(DataExportConfig("a dataset that is not even looked for", out=out))
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        data.merge(DataMergeConfig(["not looked for"], out))
 
 
 def test_a_film_shows_as_many_episodes_as_there_are(run: Path, tmp_path: Path) -> None:
