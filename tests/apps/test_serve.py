@@ -167,6 +167,20 @@ def test_other_machines_need_a_token(
         serve.token_of(config, loopback=True)
 
 
+def test_a_refused_policy_leaves_no_token(
+    reach: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy with a memory is not served: nothing is written for clients, and no line asks to copy it."""
+    monkeypatch.setattr(serve, "memory_shape", lambda policy: (4, 8))
+    assert main(["serve", f"policy={reach.folder}", "port=0", f"token={tmp_path / 'token'}"]) == 2
+    said = capsys.readouterr()
+    assert "remembers its decisions" in said.err
+    assert "token" not in said.out
+    assert not (tmp_path / "token").exists()
+    assert main(["serve", "policy=not looked for", "port=0", f"token={tmp_path}/absent/token"]) == 2
+    assert "cannot be made" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
