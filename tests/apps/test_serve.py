@@ -186,6 +186,7 @@ def test_a_refused_policy_leaves_no_token(
     [
         (["serve", "policy=remote:a"], "is served already"),
         (["serve", "policy=nowhere", "port=0"], "nowhere does not exist"),
+        (["run", "bundle=remote:a:5555"], "Give bundle=<a copy of it> robot=<...> remote=a:5555; to"),
         (["evaluate", "policy=remote:a:b:c"], "is no address of a policy server"),
         (["export", "policy=remote:a", "out=x"], "here its files are needed"),
         (["finetune", "base=remote:a", "out=x"], "here its files are needed"),
