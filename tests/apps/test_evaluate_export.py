@@ -17,7 +17,7 @@ from robo_rl.apps import run as run_verb
 from robo_rl.apps.datasets import export as data_export
 from robo_rl.conf.datasets.exchange import DataExportConfig
 from robo_rl.conf.schema import DataMergeConfig, EvaluateConfig, ExportConfig, RunConfig
-from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError, DiskFullError
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
 from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
@@ -100,6 +100,21 @@ def test_out_of_exports_is_refused_by_the_name_that_was_given(run: Path, tmp_pat
         data_export.main(DataExportConfig("a dataset that is not even looked for", out=out))
     with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
         data.merge(DataMergeConfig(["not looked for"], out))
+
+
+def test_a_full_disk_costs_no_measurement(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result is printed before its file is written."""
+
+    def full(path: Path, report: object) -> None:
+        raise DiskFullError(f"The disk is full: could not write {path}.")
+
+    monkeypatch.setattr(evaluate, "write_json", full)
+    config = EvaluateConfig(str(run), episodes=1, max_episode_steps=5, out=str(tmp_path / "e.json"))
+    with pytest.raises(DiskFullError):
+        evaluate.main(config)
+    assert "success 0/1" in capsys.readouterr().out
 
 
 def test_a_film_shows_as_many_episodes_as_there_are(run: Path, tmp_path: Path) -> None:
