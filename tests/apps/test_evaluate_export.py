@@ -15,7 +15,9 @@ from policies.checkpoint import save_policy
 from robo_rl.apps import data, evaluate, export
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.datasets import export as data_export
+from robo_rl.apps.datasets import show
 from robo_rl.conf.datasets.exchange import DataExportConfig
+from robo_rl.conf.datasets.replay import DataShowConfig
 from robo_rl.conf.schema import DataMergeConfig, EvaluateConfig, ExportConfig, RunConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError, DiskFullError
 from robo_rl.eval.rollout import EvalResult
@@ -100,6 +102,8 @@ def test_out_of_exports_is_refused_by_the_name_that_was_given(run: Path, tmp_pat
         data_export.main(DataExportConfig("a dataset that is not even looked for", out=out))
     with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
         data.merge(DataMergeConfig(["not looked for"], out))
+    with pytest.raises(ConfigError, match=f"^out={out}.png cannot be written"):
+        show.main(DataShowConfig("not looked for", out=f"{out}.png"))
 
 
 def test_a_full_disk_costs_no_measurement(
