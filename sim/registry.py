@@ -45,11 +45,8 @@ SUITES = {
     "pybullet": ("sim.flight.bullet.vision_lane:VisionLanes", "pybullet"),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
-SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
-    "arm": "MANIPULATION",
-    "mobile": "MOBILE",
-    "hand": "IN_HAND",
-}
+# suites of `sim.tasks.table.SUITES` -> the table of their tasks
+SCENES = {"arm": "MANIPULATION", "mobile": "MOBILE", "hand": "IN_HAND", "arm_hand": "ARM_HAND"}
 # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
 BATCHED = {
     "quad": (
@@ -80,6 +77,7 @@ OPEN = ("isaaclab",)  # batched suites that know other names, too
 TOLD = {  # suites of several tasks with an instruction each -> their tasks and wordings
     "metaworld suite": "sim.adapters.metaworld_instructions",
     "drone": "sim.flight.seek.words",
+    "arm_hand": "sim.tasks.arm_hand.words",
 }
 ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
 SPARSE_ONLY = ("recall", "drone")  # suites without reward=dense
