@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,7 @@ class Evaluation:
 
 def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
-    done = run_evaluation(config)
-    print(done)
+    done = run_evaluation(config, show=partial(print, flush=True))
     if config.video:
         print(f"video:   {config.video}")
     if not done.same_task:
@@ -136,10 +136,15 @@ def next_step(done: Evaluation) -> str:
     return after_evaluation(place, rate, done.env) + ("   (of the better policy)" if better else "")
 
 
-def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | None = None) -> Evaluation:
+def run_evaluation(
+    config: EvaluateConfig,
+    functions: Mapping[str, Function] | None = None,
+    show: Callable[[Evaluation], None] | None = None,
+) -> Evaluation:
     """Evaluate, write the files that `config` names, and save the success note of the policy.
 
-    functions: a user's own ones instead of the saved policies `policy` and `against`.
+    functions: a user's own ones instead of the saved policies `policy` and `against`. show: gets the result
+    before anything is written, so that a full disk or an interrupted film costs no measurement.
     """
     check_outputs(config)
     device, own = pick_device(config.device), functions or {}
@@ -173,18 +178,11 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
         latencies = latencies_on([actor.policy for actor in policies], env)
         saved = (first.folder / POLICY_FILE).is_file()
         rates = other_rate(trained_env_spec(first.folder), env.spec) if saved else None
-    report = summary(config, name, first, results, latencies[0])
-    if config.out:
-        write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
-    if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
-        keep_note(first.folder, report | {"env": first.env})
-    if config.video:
-        film(config, first, name)
     runtimes = tuple(actor.runtime for actor in policies)
     by_task = success_by_task(name, results["policy"])
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
-    return Evaluation(
+    done = Evaluation(
         name,
         results["policy"],
         against,
@@ -196,6 +194,16 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
         rates,
         unread,
     )
+    if show is not None:
+        show(done)
+    report = summary(config, name, first, results, latencies[0])
+    if config.out:
+        write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
+    if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
+        keep_note(first.folder, report | {"env": first.env})
+    if config.video:
+        film(config, first, name)
+    return done
 
 
 def own_policy(label: str, function: Function, config: EvaluateConfig, env: str | None) -> LoadedPolicy:

@@ -19,6 +19,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.outputs import check_new
 from robo_rl.runs.success_note import read_success_note
 from sim.registry import envelope_in
 
@@ -62,6 +63,7 @@ def write(config: ExportConfig, say: Callable[[str], None] | None = None) -> tup
     noise = noise_mode(config.noise, measured, data["train"])
     policy = load_policy(folder)
     check_bundle(out, policy, config.instruction)
+    check_new("out", config.out)
     if say is not None and has_prefix(policy):
         time = "about a minute" if memory_shape(policy) is None else "several minutes"
         say(f"Writing the graphs of prefix and head of {folder}: {time} of one core.")

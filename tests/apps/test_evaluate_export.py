@@ -12,10 +12,14 @@ import pytest
 from safetensors.torch import load_file
 
 from policies.checkpoint import save_policy
-from robo_rl.apps import evaluate, export
+from robo_rl.apps import data, evaluate, export
 from robo_rl.apps import run as run_verb
-from robo_rl.conf.schema import EvaluateConfig, ExportConfig, RunConfig
-from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.apps.datasets import export as data_export
+from robo_rl.apps.datasets import show
+from robo_rl.conf.datasets.exchange import DataExportConfig
+from robo_rl.conf.datasets.replay import DataShowConfig
+from robo_rl.conf.schema import DataMergeConfig, EvaluateConfig, ExportConfig, RunConfig
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError, DiskFullError
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
 from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
@@ -86,6 +90,35 @@ def test_unwritable_out_is_refused_first(run: Path, tmp_path: Path) -> None:
     for name in ("true", "film", "film.webp"):
         with pytest.raises(ConfigError, match=rf"^video={name} cannot be used, expected: a file .* \.mp4"):
             evaluate.check_outputs(EvaluateConfig("not looked for", video=name))
+
+
+def test_out_of_exports_is_refused_by_the_name_that_was_given(run: Path, tmp_path: Path) -> None:
+    """Not by the name of the partial file beside it, and before any work."""
+    (tmp_path / "file").write_text("x")
+    out = str(tmp_path / "file" / "new")
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        export.main(ExportConfig(str(run), out))
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        data_export.main(DataExportConfig("a dataset that is not even looked for", out=out))
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        data.merge(DataMergeConfig(["not looked for"], out))
+    with pytest.raises(ConfigError, match=f"^out={out}.png cannot be written"):
+        show.main(DataShowConfig("not looked for", out=f"{out}.png"))
+
+
+def test_a_full_disk_costs_no_measurement(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result is printed before its file is written."""
+
+    def full(path: Path, report: object) -> None:
+        raise DiskFullError(f"The disk is full: could not write {path}.")
+
+    monkeypatch.setattr(evaluate, "write_json", full)
+    config = EvaluateConfig(str(run), episodes=1, max_episode_steps=5, out=str(tmp_path / "e.json"))
+    with pytest.raises(DiskFullError):
+        evaluate.main(config)
+    assert "success 0/1" in capsys.readouterr().out
 
 
 def test_a_film_shows_as_many_episodes_as_there_are(run: Path, tmp_path: Path) -> None:

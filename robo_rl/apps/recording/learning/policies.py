@@ -77,12 +77,21 @@ class PolicyRunner:
     def load(self, bundle: str) -> str:
         """Start the nodes of a bundle in place of the present ones; empty: none.
 
-        Raises ConfigError for what is no bundle, and what `check` raises. The present policy then stays.
+        Raises ConfigError for what is no readable bundle, and what `check` raises. The present policy then
+        stays.
         """
         if bundle:
-            if not (Path(bundle) / MANIFEST).is_file():
-                raise ConfigError(f"{bundle} is no bundle: it has no {MANIFEST}. robo-rl export makes one.")
-            self.check(bundle)
+            try:
+                if not (Path(bundle) / MANIFEST).is_file():
+                    raise ConfigError(
+                        f"{bundle} is no bundle: it has no {MANIFEST}. robo-rl export makes one."
+                    )
+                self.check(bundle)
+            except OSError as error:  # would end the app, and what it records
+                raise ConfigError(
+                    f"{bundle} cannot be read ({error.strerror}). Choose another bundle, or change its "
+                    "permissions."
+                ) from error
         self.close()
         self.bundle, self._heard_s = bundle, {}
         if not bundle:
