@@ -76,9 +76,8 @@ def main() -> None:
     data = {name: folder / "data" / name for name in pair.envs}
     with into_log(folder / "log.txt"):
         for name, env in pair.envs.items():
-            if not data[name].exists():
-                words = [f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}"]
-                verb("collect", *words, f"noise={pair.noise:g}")
+            words = [f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}"]
+            verb("collect", *words, f"noise={pair.noise:g}")
         for seed in args.seeds:
             train(pair, data, folder / f"seed{seed}", seed, joint_only=args.joint_only)
     shares = rows(data, pair.batch_size)
@@ -103,7 +102,7 @@ def train(pair: Pair, data: Mapping[str, Path], folder: Path, seed: int, *, join
     for name, (given, batch) in runs.items():
         out = folder / name
         if not (out / "policy").exists():
-            again = "resume=true" if out.exists() else "overwrite=true"
+            again = "resume=true" if (out / "run.json").exists() else "overwrite=true"
             words = [f"data={given}", f"out={out}", f"steps={pair.steps}", f"batch_size={batch}"]
             verb("train", *words, f"seed={seed}", *RECIPE, *pair.recipe, again)
 
@@ -114,7 +113,7 @@ def outcomes(
     """Successes of the policy that one seed has for this robot; a result that exists is kept."""
     first = next(iter(pair.envs))
     joint = folder / "joint" if robot == first else folder / "joint" / "policies" / robot
-    result = folder / f"{robot}-{kind}.json"
+    result = folder / f"{robot}-{kind}-{episodes}.json"
     if not result.exists():
         policy = joint if kind == "joint" else folder / robot
         words = [f"policy={policy}", f"env={env}", f"episodes={episodes}", f"out={result}", *more]

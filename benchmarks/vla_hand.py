@@ -63,22 +63,19 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     spent = {"updates": steps, "rows": size, "demonstrations": demos}
     with into_log(folder / "log.txt"):
-        if not data.exists():
-            verb(
-                "collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.2", f"num_envs={lanes}"
-            )
+        verb("collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.2", f"num_envs={lanes}")
     for kind in args.kinds:
         runs = {seed: folder / f"{kind}_seed{seed}" for seed in args.seeds}
         given = [f"data={data}", f"steps={steps}", f"batch_size={size}", *RECIPE, KINDS[kind]]
         cpu_s = [trained(run, *given, f"seed={seed}") for seed, run in runs.items()]
         count = [f"episodes={episodes}", *more]
         line = {**spent, "train_cpu_s": cpu_s}
-        own = [measured(run, "own", *count) for run in runs.values()]
+        own = [measured(run, f"own_{episodes}", *count) for run in runs.values()]
         report(f"vla/hand/{kind}/success", [outcomes(each) for each in own], line)
         for number, name in enumerate(PICK.names):
             found = [outcomes(each, number) for each in own]
             report(f"vla/hand/{kind}/success/{name}", found, line)
-        new = [measured(run, "new", *count, "wordings=new") for run in runs.values()]
+        new = [measured(run, f"new_{episodes}", *count, "wordings=new") for run in runs.values()]
         report(f"vla/hand/{kind}/new_wording_success", [outcomes(each) for each in new], line)
         if args.quick:  # two more evaluations of each policy would take it over a CPU-minute
             continue
@@ -94,7 +91,9 @@ def trained(run: Path, *words: str) -> float | None:
         return None
     begun_s = cpu_seconds()
     with into_log(run.parent / "log.txt"):
-        verb("train", *words, f"out={run}", "resume=true" if run.exists() else "overwrite=true")
+        verb(
+            "train", *words, f"out={run}", "resume=true" if (run / "run.json").exists() else "overwrite=true"
+        )
     return round(cpu_seconds() - begun_s)
 
 
@@ -103,7 +102,7 @@ def told_the_other(run: Path, episodes: int, more: list[str]) -> list[bool]:
     found: list[bool] = []
     for name, other in zip(PICK.names, reversed(PICK.names), strict=True):
         words = [f"episodes={episodes}", *more, f"tasks=[{name}]", f"instruction={PICK.training[other][0]}"]
-        found += outcomes(measured(run, f"other_{name}", *words))
+        found += outcomes(measured(run, f"other_{name}_{episodes}", *words))
     return found
 
 

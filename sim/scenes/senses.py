@@ -105,9 +105,12 @@ class Senses:
         seeds = every_seed[worlds]
         self._set_visuals(worlds, seeds)
         begun = {"state": self._noisy(state, seeds, torch.zeros_like(seeds))}
-        begun |= {key: value[worlds] for key, value in self._instructions.of(view, every_seed).items()}
+        named = self._instructions.of(view, every_seed)  # places in pictures are in the host's memory
+        begun |= {key: value[worlds.to(value.device)] for key, value in named.items()}
         if before is not None:
-            begun = {key: before[key].index_copy(0, worlds, value) for key, value in begun.items()}
+            begun = {
+                key: before[key].index_copy(0, worlds.to(value.device), value) for key, value in begun.items()
+            }
         first = begun | self._cameras.take(view.physics, worlds.tolist(), before)
         self._delay.begin(worlds, first, self._randomise.obs_delays(seeds))
         return first
@@ -127,8 +130,8 @@ class Senses:
     ) -> Obs:
         """First observations of the worlds that start (`mask`), and `before` of the others; `on_device`."""
         begun = self._noisy(state, seeds, torch.zeros_like(seeds))
-        self._delay.begin_where(mask, {"state": begun}, self._randomise.obs_delays(seeds))
         first = {"state": begun, **self._instructions.of(view, seeds)}
+        self._delay.begin_where(mask, first, self._randomise.obs_delays(seeds))
         return {key: torch.where(mask.unsqueeze(1), value, before[key]) for key, value in first.items()}
 
     def visuals_of(self, seed: int) -> VisualRandomisation | None:

@@ -98,6 +98,20 @@ def test_decisions_wait_for_the_rest_of_their_group(by_length: bool, one: float,
         assert each.count.tolist() == [0, 0]  # the episodes 6 and 7, 9 have waited a round
 
 
+def test_lengths_are_those_of_the_episodes_learned_from() -> None:
+    """Start 1 has episodes of one and two decisions. Start 2, with one of five, has no success: left out."""
+    rollout = Rollout(2, 20, WIDTHS, grouped=True)
+    for lane, obs, reward, seed in (
+        *((0, 1.0, 0.0, None), (0, 2.0, 1.0, 1), (1, 3.0, 0.0, 1), (1, 4.0, 0.0, 2)),
+        *((0, 5.0, 0.0, None),) * 4,
+        (0, 5.0, 0.0, 2),
+    ):
+        store(rollout, lane, obs, reward, seed)
+    taken, _ = rollout.take_groups(GroupConfig(size=2))
+    assert taken.obs.flatten().tolist() == [1.0, 2.0, 3.0]
+    torch.testing.assert_close(taken.advantage, torch.tensor([0.75, 0.75, -1.5]), atol=1e-4, rtol=0.0)
+
+
 def test_learning_from_groups_uses_no_critic_and_no_other_normalisation() -> None:
     """The critic keeps its weights, and the actor learns even in its warm-up; no group, no update."""
     learner = PpoLearner(
@@ -129,6 +143,7 @@ def test_learning_from_groups_uses_no_critic_and_no_other_normalisation() -> Non
         (GroupConfig(size=4), {"normalized": True}, "normalize_reward=false"),
         (GroupConfig(size=4), {"draws": True}, "kind=chain"),
         (GroupConfig(size=4), {"growing": True}, "random_step=decision"),
+        (GroupConfig(by_length=False), {}, "groups.by_length=False has no effect: give method.groups.size=8"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,8 @@ def test_words_name_the_task_of_the_episode() -> None:
     obs = env.reset(EpisodeSeeds(("words", 0)))
     expected = [task_in(PICTURES, seed) for seed in seeds]
     texts = [to_text(row) for row in obs["instruction"].numpy()]
-    assert [("red cube", "blue ball")[number] in text for number, text in zip(expected, texts, strict=True)]
+    objects = [("red cube", "blue ball")[number] for number in expected]
+    assert all(name in text for name, text in zip(objects, texts, strict=True))
     assert ["ball" in text for text in texts] == [number == 1 for number in expected]
     assert len(set(texts)) > 4
     info = env.step(torch.zeros(12, env.spec.action.dim))[4]
@@ -200,20 +202,42 @@ def test_new_wordings_are_in_no_demonstration() -> None:
     assert same_task("arm_hand/pick:wordings=new", PICTURES)
 
 
-def test_targets_are_where_the_pictures_show_the_named_object() -> None:
-    """Compared with MuJoCo's own cameras; after a step as at the start."""
-    env: Any = make_env(PICTURES, 2)
+@pytest.mark.parametrize("ranges", ["", "camera_m: 0.05\ncamera_rad: 0.1"])
+def test_targets_are_where_the_pictures_show_the_named_object(ranges: str, tmp_path: Path) -> None:
+    """Compared with MuJoCo's own cameras, shifted and turned like those of the pictures; after a step as at
+    the start.
+    """
+    (tmp_path / "ranges.yaml").write_text(ranges or "obs_delay: [0, 0]")
+    env: Any = make_env(f"{PICTURES},randomise={tmp_path / 'ranges.yaml'}", 2)
     obs = env.reset(EpisodeSeeds(("targets", 0)))
-    data = mujoco.MjData(env.model)
     for _ in range(2):
         for lane in range(2):
+            model = copy.copy(env.model)
+            if ranges:
+                env._senses._cameras._visuals[lane].show(model, env.model)
+            data = mujoco.MjData(model)
             env.pose_bodies(data, lane)
-            mujoco.mj_camlight(env.model, data)
+            mujoco.mj_camlight(model, data)
             place_m = env.task.target_m(env.view)[lane].numpy()
             for name in ("view", "front"):
-                expected = in_camera(env.model, data, name, place_m)
+                expected = in_camera(model, data, name, place_m)
                 np.testing.assert_allclose(obs[f"target.{name}"][lane], expected, atol=1e-4)
         obs = env.step(torch.zeros(2, env.spec.action.dim))[0]
+    env.close()
+
+
+def test_a_restart_by_mask_forgets_the_delayed_words_of_the_episode_before(tmp_path: Path) -> None:
+    """With observations two steps late, the first ones of an episode are repeated until its own arrive."""
+    (tmp_path / "late.yaml").write_text("obs_delay: [2, 2]")
+    env: Any = make_env(f"arm_hand/pick:randomise={tmp_path / 'late.yaml'}", 16)
+    before = env.reset(EpisodeSeeds(("before", 0)))
+    coming = EpisodeSeeds(("after", 0))
+    seeds = torch.tensor([next(coming) for _ in range(16)])
+    every, state = torch.ones(16).bool(), env._obs["state"]
+    first = env._senses.restarted(every, state, env.view, seeds, before)
+    assert not torch.equal(first["instruction"], before["instruction"])
+    later = env._senses.after_step(state, every, env.view, seeds, torch.ones_like(seeds), first, range(16))
+    assert torch.equal(later["instruction"], first["instruction"])
     env.close()
 
 
