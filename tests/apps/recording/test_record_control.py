@@ -110,7 +110,7 @@ def test_a_policy_in_control_stays_in_control_when_another_is_refused(
         cell.world.bus("app"),
         lambda bundle: None,
         lambda bundle: {},
-        lambda *given: Child(*given, print),
+        lambda name, given: Child(name, given, print),
         print,
     )
     monkeypatch.setattr(runner, "close", lambda: ended.append(cell.node.control.by_policy))
