@@ -84,10 +84,22 @@ def load_bundle(folder: Path) -> Bundle:
     """Bundle after checks of format, manifest and checksums. Raises CheckpointError with the reason and a
     remedy.
     """
+    bundle = read_bundle(folder)
+    for file, entry in bundle.manifest["files"].items():
+        _check_content(bundle.folder, file, str(entry["sha256"]))
+    return bundle
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """As `load_bundle`, at once however large the files are: their presence and sizes are checked, their
+    contents are not. For a loop that cannot wait, before processes that load the bundle.
+    """
     folder = existing_folder(folder)
     manifest = _read_manifest(folder)
     try:
-        files = {str(file): str(entry["sha256"]) for file, entry in manifest["files"].items()}
+        files = {
+            str(file): entry.get("bytes") for file, entry in manifest["files"].items() if entry["sha256"]
+        }
         needed = {
             POLICY_FILE,
             WEIGHTS_FILE,
@@ -111,8 +123,8 @@ def load_bundle(folder: Path) -> Bundle:
         raise CheckpointError(
             f"{folder / MANIFEST} has no checksum for {', '.join(unlisted)}. Export the bundle again."
         )
-    for file, sha256 in files.items():
-        _check_file(folder, file, sha256)
+    for file, size_bytes in files.items():
+        _check_file(folder, file, size_bytes)
     if noise not in ("zero", "gaussian"):
         raise CheckpointError(f"{folder / MANIFEST} has noise '{noise}', expected 'zero' or 'gaussian'.")
     # earlier versions have written none
@@ -245,7 +257,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return data
 
 
-def _check_file(folder: Path, file: str, sha256: str) -> None:
+def _check_file(folder: Path, file: str, size_bytes: int | None) -> None:
     path = folder / file
     if Path(file).name != file:
         raise CheckpointError(
@@ -253,6 +265,15 @@ def _check_file(folder: Path, file: str, sha256: str) -> None:
         )
     if not path.is_file():
         raise CheckpointError(f"The bundle {folder} lacks {file}. Copy all of it, or export it again.")
+    if size_bytes is not None and (found := path.stat().st_size) != size_bytes:
+        raise CheckpointError(
+            f"{path} is not the file that was exported ({found} bytes, the manifest says {size_bytes}). "
+            "It was changed or damaged in transfer; copy the bundle again."
+        )
+
+
+def _check_content(folder: Path, file: str, sha256: str) -> None:
+    path = folder / file
     if (found := sha256_of(path)) != sha256:
         raise CheckpointError(
             f"{path} is not the file that was exported (sha256 {found[:12]}…, the manifest says "

@@ -39,6 +39,7 @@ from robo_rl.runs.progress import counting
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import conditions, success_note, write_success_note
+from sim.env_names import same_env
 from sim.registry import make_env
 
 
@@ -153,7 +154,7 @@ def report(
         tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}
         print_tasks(tasks)
         results["tasks"] = tasks_json(tasks)
-    own = config.env is None or env.spec.name == trained_env_spec(folder).name
+    own = config.env is None or same_env(env.spec.name, trained_env_spec(folder).name)
     if own and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", results)

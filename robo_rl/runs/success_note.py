@@ -12,6 +12,7 @@ from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.counts import counted
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.run_dir import POLICIES, checkpoint_of
+from sim.env_names import same_env
 
 EVALUATION_FILE, EVALUATIONS = "evaluation.json", "evaluations"
 
@@ -58,12 +59,12 @@ def conditions(env: str, eval_seed: int, noise: float, max_episode_steps: int | 
 
 def measured_elsewhere(results: Mapping[str, Any], env: str) -> str:
     """Name of the environment of a results.json, with a step limit that was set, if it is not `env` with its
-    own limit; else empty.
+    own limit; else empty. The order of the options in a name does not matter.
     """
     measured, limit = results.get("env", env), results.get("max_episode_steps")
     if limit is not None:
         return f"{measured}, at most {counted(limit, 'step')} per episode"
-    return "" if measured == env else str(measured)
+    return "" if same_env(str(measured), env) else str(measured)
 
 
 def write_success_note(folder: Path, note: dict[str, Any]) -> None:

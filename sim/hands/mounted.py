@@ -31,11 +31,13 @@ from sim.hands.view import HandView, HandWiring, wire
 
 HAND = HANDS["hand4"]
 _SURROUNDINGS = 2  # bit of tables and walls, see sim/assets
+_NAMED = ("bodies", "joints", "geoms", "sites", "actuators", "sensors")  # what a hand's model names
 
 
 def mount_hand(spec: Any, arm: ArmRobot, hand: Hand) -> None:
     """Mount the hand in place of the gripper of the arm in a scene; the arm's tool becomes the middle between
-    its fingertips. Raises ConfigError for an arm without the body that it names.
+    its fingertips. Raises ConfigError for an arm without the body that it names, for one that moves by joints
+    in that body, and for names of both.
     """
     gripper = spec.body(arm.gripper)
     if gripper is None:
@@ -43,12 +45,21 @@ def mount_hand(spec: Any, arm: ArmRobot, hand: Hand) -> None:
             f"{arm.name} has no body '{arm.gripper}' in whose place a hand can be mounted: name the body of "
             "its gripper in its YAML file, such as gripper: hand."
         )
+    inside = {joint.name for joint in gripper.find_all("joint")}
+    if lost := [name for name in arm.joints if name in inside]:
+        raise ConfigError(
+            f"{arm.name} has its joints {', '.join(lost)} in the body '{arm.gripper}', which the hand would "
+            "replace: name as gripper: the body behind the last of its joints."
+        )
     flange, quat = gripper.parent, torch.tensor(gripper.quat)
     part = mujoco.MjSpec.from_file(str(hand.path))
     part.default.name = "hand"  # MuJoCo cannot read an unnamed class that it has written
     up_m = hand.flange_m - float(part.body(hand.palm).pos[2])
     place_m = torch.tensor(gripper.pos) + rotate(quat, quat.new_tensor([0.0, 0.0, up_m]))
     spec.delete(gripper)
+    if (tool := spec.site(arm.tool)) is not None:  # the hand gets one of this name
+        spec.delete(tool)
+    _check_names(spec, arm, hand, part)
     for geom in part.geoms:
         if geom.contype:
             geom.conaffinity |= _SURROUNDINGS
@@ -56,6 +67,18 @@ def mount_hand(spec: Any, arm: ArmRobot, hand: Hand) -> None:
     palm = spec.body(hand.palm)
     palm.gravcomp = 1.0  # as the arm's links
     palm.add_site(name=arm.tool, pos=(0.0, 0.0, hand.grasp_m), size=(0.005, 0.005, 0.005), group=4)
+
+
+def _check_names(spec: Any, arm: ArmRobot, hand: Hand, part: Any) -> None:
+    """Raise ConfigError for the names that the arm without its gripper shares with the hand."""
+    for kind in _NAMED:
+        own = {each.name for each in getattr(part, kind)} - {"", "world"}
+        others = {each.name for each in getattr(spec, kind)} | ({arm.tool} if kind == "sites" else set())
+        if shared := sorted(own & others):
+            raise ConfigError(
+                f"{arm.name} cannot carry {hand.name}: both have {kind} named {', '.join(shared)}. Rename "
+                f"those in {arm.path}."
+            )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,27 @@ from policies.deploy.bundle import load_bundle
 from robo_rl.apps.hub.contents import HubContents
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.info import dataset_info
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.loaded_policy import trained_env_spec
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import measured_elsewhere, read_success_note
 
-_PLACES = (
+_PLACES = (  # settings that are paths of this machine, or name another one
     "out",
     "data",
+    "own_data",
     "base",
     "teacher",
     "demos",
     "init",
+    "image_init",
     "config",
-)  # settings that are paths of this machine
+    "ray_address",
+)
 _NAMED_PLACES = ("actuator", "backbone", "craft", "randomise", "robot", "track")  # a name, or a path
+_OPTION_PLACE = re.compile(rf"([:,]\s*(?!{INSTRUCTION}=)\w+=)[^,]*/")  # up to the last folder of an option
 _RESULTS = {"policy": "policy", "head": "single-step head", "base": "base policy", "teacher": "teacher"}
 
 
@@ -70,7 +76,7 @@ def _policy(kind: str, folder: Path) -> Iterator[str]:
         settings = RunDir.open(folder).config() if kind == "run" else noted["train"]
     yield f"A robot policy trained with robo-rl: {facts}."
     yield ""
-    yield f"- environment: `{env}`, {rate_hz:g} Hz"
+    yield f"- environment: `{_without_folders(env)}`, {rate_hz:g} Hz"
     yield ""
     yield "## Measured success"
     yield ""
@@ -81,21 +87,32 @@ def _policy(kind: str, folder: Path) -> Iterator[str]:
     yield from _block(_without_places({key: value for key, value in settings.items() if key not in _PLACES}))
 
 
+def _without_folders(env: str) -> str:
+    """Name of an environment; of files in its options, the name alone: `arm/reach:robot=my_arm.yaml`."""
+    return _OPTION_PLACE.sub(r"\1", env)
+
+
 def _without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` without `image.init`; of a folder or file, such as `policy.backbone=/models/SmolVLM2-500M`
-    or `track=tracks/mine.yaml`, the name alone.
+    """`settings` without paths such as `image.init`; of a folder or file, such as
+    `policy.backbone=/models/SmolVLM2-500M` or `track=tracks/mine.yaml`, the name alone.
     """
-    shown: dict[str, Any] = {}
-    for key, value in settings.items():
-        if key == "init":
-            continue
-        if isinstance(value, Mapping):
-            shown[key] = _without_places(value)
-        elif isinstance(value, str) and (key in _NAMED_PLACES or value.startswith(("/", "~", "."))):
-            shown[key] = Path(value).name
-        else:
-            shown[key] = value
-    return shown
+    return {
+        key: _without_place(key, value)
+        for key, value in settings.items()
+        if key not in _PLACES or isinstance(value, Mapping)
+    }
+
+
+def _without_place(key: str, value: Any) -> Any:
+    """The value of a setting without folders, also in a list or in further settings."""
+    if isinstance(value, Mapping):
+        return _without_places(value)
+    if isinstance(value, list | tuple):
+        return [_without_place(key, each) for each in value]
+    if not isinstance(value, str):
+        return value
+    is_place = key in _NAMED_PLACES or value.startswith(("/", "~", "."))
+    return Path(value).name if is_place else _without_folders(value)
 
 
 def _success(measured: Mapping[str, Any] | None, run: Path | None, env: str) -> Iterator[str]:
@@ -107,7 +124,7 @@ def _success(measured: Mapping[str, Any] | None, run: Path | None, env: str) -> 
     rows, elsewhere = [], ""
     if measured is not None and "mean_return" in measured:
         episodes = counted(measured["n"], "episode")
-        where = measured.get("env") or "the task"
+        where = _without_folders(str(measured.get("env") or "the task"))
         total = measured["mean_return"]
         mean = "not finite" if total is None else f"{total:.4g}"
         yield f"Mean return {mean} in {episodes} of {where}, which reports no success."
@@ -127,14 +144,15 @@ def _success(measured: Mapping[str, Any] | None, run: Path | None, env: str) -> 
         yield "Not measured."
         return
     if elsewhere:
-        yield f"Not measured on `{env}` itself, but on {elsewhere}:"
+        yield f"Not measured on `{_without_folders(env)}` itself, but on {_without_folders(elsewhere)}:"
         yield ""
     yield "| what | success | k | n | 95 % interval | episodes of |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for label, rate, where in rows:
         low, high = rate.wilson()
+        place = _without_folders(where) or "not recorded"
         wilson95 = f"[{low:.3f}, {high:.3f}]"
-        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | {wilson95} | {where or 'not recorded'} |"
+        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | {wilson95} | {place} |"
 
 
 def _dataset(folder: Path) -> Iterator[str]:
@@ -144,7 +162,7 @@ def _dataset(folder: Path) -> Iterator[str]:
     size = f"{counted(found['episodes'], 'episode')}, {counted(found['frames'], 'frame')}"
     yield "A dataset of robot episodes, recorded with robo-rl."
     yield ""
-    yield f"- environment or robot: `{found['env']}`, {found['control_hz']:g} Hz"
+    yield f"- environment or robot: `{_without_folders(found['env'])}`, {found['control_hz']:g} Hz"
     yield f"- {size}, {found['seconds']:.0f} s"
     yield f"- {labelled}"
     yield ""
@@ -155,7 +173,7 @@ def _dataset(folder: Path) -> Iterator[str]:
     yield f"| `action` | float32 | [{found['action']['dim']}] | {found['action']['unit']} |"
     if found["info"]:
         yield ""
-        yield from _block(found["info"])
+        yield from _block(_without_places(found["info"]))
 
 
 def _block(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -85,7 +85,7 @@ def _autonomy(
 ) -> Any:
     """Runner of bundles and training, whose processes end with this one."""
     from hardware.checks.arm_contract import check_contract
-    from policies.deploy.bundle import MANIFEST, load_bundle
+    from policies.deploy.bundle import MANIFEST, read_bundle
     from robo_rl.apps.nodes.node_sets import load_set
     from robo_rl.apps.nodes.process import child_command
     from robo_rl.apps.recording.learning.autonomy import Autonomy
@@ -101,7 +101,8 @@ def _autonomy(
     heartbeat_s = str(SIMULATED_HEARTBEAT_S) if config.resets else "none"
 
     def check(bundle: str) -> None:  # here, where it is one sentence on the page; each node would say its own
-        check_contract(load_bundle(Path(bundle)), robot)
+        # Not the contents of its files: reading them would hold up this loop; each node compares them.
+        check_contract(read_bundle(Path(bundle)), robot)
 
     def words(bundle: str) -> dict[str, list[str]]:
         given = {"robot": config.robot, "bundle": bundle, "heartbeat_s": heartbeat_s}

@@ -286,8 +286,7 @@ class RecordAppNode:
     def _load(self, bundle: str) -> str:
         if self.episodes.state == RECORDING:
             raise DataError("An episode is being recorded: end it before another policy is loaded.")
-        self.control.take_over()
-        return self._autonomy().runner.load(bundle)
+        return self._autonomy().runner.load(bundle, self.control.take_over)
 
     def _press(self, on: bool) -> None:
         self._estop(Flag(on))

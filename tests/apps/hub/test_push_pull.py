@@ -33,7 +33,6 @@ from robo_rl.runs.run_dir import RunDir
 from tests.apps.hub.fake_hub import READER, TOKEN, FakeHub, fake_hub
 
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLES = ROOT / "examples"
 # huggingface_hub gives its transport what that will refuse one day; that is no fault of the code under test.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -51,22 +50,6 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield server
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A dataset, a run trained on it and a bundle: `data`, `run`, `bundle`."""
-    folder = tmp_path_factory.mktemp("made")
-    patch = pytest.MonkeyPatch()
-    patch.syspath_prepend(str(EXAMPLES))
-    from point_env import record
-
-    record(folder / "data", episodes=3)
-    rr.train(data=folder / "data", out=folder / "run", steps=4, chunk=4, execute=2)
-    rr.evaluate(folder / "run", episodes=4, num_workers=0)
-    rr.export(folder / "run", out=folder / "bundle")
-    yield folder
-    patch.undo()
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -144,18 +127,6 @@ def test_a_head_measured_elsewhere_is_not_published_as_measured_on_its_task(
     assert f"Not measured on `gym/point_env:Point-v0` itself, but on {where}:" in page
     assert page.count(f"] | {where} |\n") == 2  # head and teacher
     assert outcome(PastRun.read(tmp_path / "head")).endswith(f"] on {where}")
-
-
-@pytest.mark.parametrize("backbone", ["/models/of/mine/SmolVLM2-500M", "models/of/mine/SmolVLM2-500M"])
-def test_the_card_shows_no_folder_of_this_machine(made: Path, tmp_path: Path, backbone: str) -> None:
-    """Of a pretrained backbone, the name alone; not the run whose encoder was the start."""
-    run = shutil.copytree(made / "run", tmp_path / "run")
-    settings = (run / "config.yaml").read_text().replace("init: null", "init: runs/of/mine")
-    settings = settings.replace("policy:\n", f"policy:\n  backbone: {backbone}\n")
-    (run / "config.yaml").write_text(settings)
-    page = card(contents.contents_of(run), run, "me/vla")
-    assert "\n  backbone: SmolVLM2-500M\n" in page
-    assert "of/mine" not in page
 
 
 def test_existing_files_need_overwrite(hub: FakeHub, made: Path, tmp_path: Path) -> None:

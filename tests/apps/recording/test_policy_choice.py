@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from hardware.bus.in_process import InProcessWorld
+from policies.deploy import bundle
 from policies.saved_files import WEIGHTS_FILE
 from robo_rl.apps.recording import build
 from robo_rl.apps.recording.learning import child
@@ -54,6 +55,8 @@ def test_the_app_starts_nodes_for_a_bundle_that_fits_its_arm_alone(
     autonomy = build._autonomy(config, arm(), bus, cast(Any, node), caller=None)
     assert isinstance(autonomy, Autonomy)
     runner = autonomy.runner
+    # hundreds of megabytes would hold up the arm's commands, which are sent from the same loop
+    monkeypatch.setattr(bundle, "sha256_of", lambda path: pytest.fail(f"{path} is read in the app's loop"))
     runner.load(str(fits))
     assert [each.name for each in started] == ["action_head", "arm_policy"]
     assert all(f"bundle={fits}" in each.argv for each in started)

@@ -10,6 +10,8 @@ import pytest
 from hardware.messages import JointJog, Text
 from hardware.nodes.shared.intervention_flag import InterventionFlag
 from hardware.topics import JOINT_JOG, RECORDER_REQUEST, TELEOP_FAULT
+from robo_rl.apps.recording.learning.child import Child
+from robo_rl.apps.recording.learning.policies import PolicyRunner
 from tests.apps.recording.cell import RecordingCell, make_cell
 from tests.apps.recording.live import WillingPolicy
 
@@ -97,6 +99,30 @@ def test_a_policy_acts_within_episodes_alone(cell: RecordingCell) -> None:
     assert not first.intervention.any()
     assert second.intervention.any()
     assert not second.intervention[:5].any()
+
+
+def test_a_policy_in_control_stays_in_control_when_another_is_refused(
+    cell: RecordingCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only an accepted bundle gives the arm to the operator, before the nodes of the present one end."""
+    policy, ended = WillingPolicy(), list[bool]()
+    runner = PolicyRunner(
+        cell.world.bus("app"),
+        lambda bundle: None,
+        lambda bundle: {},
+        lambda name, given: Child(name, given, print),
+        print,
+    )
+    monkeypatch.setattr(runner, "close", lambda: ended.append(cell.node.control.by_policy))
+    monkeypatch.setattr(policy, "load", runner.load, raising=False)
+    cell.node.autonomy = policy  # type: ignore[assignment]
+    cell.ask(kind="let_run")
+    assert cell.node.control.by_policy
+    cell.ask(kind="policy", bundle="no/bundle")
+    assert "no/bundle is no bundle" in cell.said[-1]
+    assert (cell.node.control.by_policy, ended) == (True, [])
+    cell.ask(kind="policy", bundle="")
+    assert (cell.node.control.by_policy, ended) == (False, [False])
 
 
 @pytest.mark.parametrize(("word", "success"), [("success", True), ("failure", False), ("stop", None)])

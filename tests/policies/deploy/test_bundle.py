@@ -16,7 +16,7 @@ import torch
 
 import policies.deploy.bundle_writer as bundle_module
 from policies.checkpoint import load_policy
-from policies.deploy.bundle import OWN_SUM, Bundle, check_env, load_bundle, sha256_of_manifest
+from policies.deploy.bundle import OWN_SUM, Bundle, check_env, load_bundle, read_bundle, sha256_of_manifest
 from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError, ConfigError, DiskFullError
@@ -118,6 +118,17 @@ def test_one_flipped_bit_is_found(folder: Path, name: str) -> None:
     (folder / name).write_bytes(data)
     with pytest.raises(CheckpointError, match="sha256"):
         load_bundle(folder)
+
+
+def test_reading_alone_finds_a_file_that_was_cut_short(folder: Path) -> None:
+    """At once, however large it is; a flipped bit is found by loading."""
+    weights = folder / "weights.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    assert read_bundle(folder).name == "button"
+    weights.write_bytes(data[:-1])
+    with pytest.raises(CheckpointError, match=f"{len(data) - 1} bytes, the manifest says {len(data)}"):
+        read_bundle(folder)
 
 
 @pytest.mark.parametrize(

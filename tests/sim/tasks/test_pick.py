@@ -241,15 +241,51 @@ def test_a_restart_by_mask_forgets_the_delayed_words_of_the_episode_before(tmp_p
     env.close()
 
 
-def test_an_arm_needs_a_flange(tmp_path: Any) -> None:
+MINE = """name: mine
+asset: mine.xml
+joints: [joint1, joint2, joint3, joint4, joint5, joint6, joint7]
+home_rad: [0, -0.39, 0, -2.36, 0, 1.96, 0.785]
+speed_rad_s: [2, 2, 2, 2, 2, 2, 2]
+"""
+TOOL = '<site name="tool" pos="0 0 0.1034" size="0.005"/>'
+JOINT7 = '<joint name="joint7" axis'
+
+
+def mine(folder: Path, old: str = "", new: str = "", more: str = "gripper: hand") -> str:
+    """Environment of an arm of one's own: the panda with a change."""
+    (folder / "mine.xml").write_text((ASSETS / "panda.xml").read_text().replace(old, new))
+    (folder / "mine.yaml").write_text(f"{MINE}{more}\n")
+    return f"arm_hand/pick:robot={folder / 'mine.yaml'}"
+
+
+def test_an_arm_needs_a_flange(tmp_path: Path) -> None:
     """An arm of one's own names the body of its gripper in its file."""
-    text = (
-        f"name: mine\nasset: {ASSETS / 'panda.xml'}\n"
-        "joints: [joint1, joint2, joint3, joint4, joint5, joint6, joint7]\n"
-        "home_rad: [0, -0.39, 0, -2.36, 0, 1.96, 0.785]\nspeed_rad_s: [2, 2, 2, 2, 2, 2, 2]\n"
-    )
-    (tmp_path / "mine.yaml").write_text(f"{text}gripper: hand\n")
-    assert make_env(f"arm_hand/pick:robot={tmp_path / 'mine.yaml'}", 1).spec.action.dim == 19
-    (tmp_path / "other.yaml").write_text(f"{text}gripper: claw\n")
+    assert make_env(mine(tmp_path), 1).spec.action.dim == 19
     with pytest.raises(ConfigError, match="mine has no body 'claw' in whose place a hand"):
-        make_env(f"arm_hand/pick:robot={tmp_path / 'other.yaml'}", 1)
+        make_env(mine(tmp_path, more="gripper: claw"), 1)
+
+
+def test_a_tool_outside_the_gripper_becomes_that_of_the_hand(tmp_path: Path) -> None:
+    """The tool is between the fingertips wherever the arm's own was."""
+    expected: Any = make_env(mine(tmp_path), 1)
+    found: Any = make_env(mine(tmp_path, JOINT7, f'<site name="tcp"/>{JOINT7}', "tool: tcp"), 1)
+    for env in (found, expected):
+        env.reset(EpisodeSeeds(("tool", 0)))
+    np.testing.assert_allclose(found.view.tool.m, expected.view.tool.m, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more", "says"),
+    [
+        ('"link5"', '"palm"', "", "both have bodies named palm. Rename those in .*mine.xml"),
+        (JOINT7, f'<site name="east_tip"/>{JOINT7}', "", "both have sites named east_tip"),
+        ("", "", "tool: east_tip", "both have sites named east_tip"),
+        ("", "", "gripper: link6", "joints joint6, joint7 in the body 'link6', which the hand would replace"),
+    ],
+)
+def test_an_arm_that_cannot_carry_the_hand_is_refused(
+    tmp_path: Path, old: str, new: str, more: str, says: str
+) -> None:
+    """Names of both, and joints in place of the gripper: one sentence that says what to change."""
+    with pytest.raises(ConfigError, match=says):
+        make_env(mine(tmp_path, old or TOOL, new or TOOL, more), 1)

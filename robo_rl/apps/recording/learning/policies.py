@@ -74,11 +74,11 @@ class PolicyRunner:
         if bundle not in self.known:
             self.known.append(bundle)
 
-    def load(self, bundle: str) -> str:
+    def load(self, bundle: str, accepted: Callable[[], object] = lambda: None) -> str:
         """Start the nodes of a bundle in place of the present ones; empty: none.
 
-        Raises ConfigError for what is no readable bundle, and what `check` raises. The present policy then
-        stays.
+        accepted: called before the present nodes end, not for a bundle that is refused. Raises ConfigError
+        for what is no readable bundle, and what `check` raises. The present policy then stays.
         """
         if bundle:
             try:
@@ -92,6 +92,7 @@ class PolicyRunner:
                     f"{bundle} cannot be read ({error.strerror}). Choose another bundle, or change its "
                     "permissions."
                 ) from error
+        accepted()
         self.close()
         self.bundle, self._heard_s = bundle, {}
         if not bundle:
