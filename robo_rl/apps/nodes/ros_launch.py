@@ -12,7 +12,7 @@ from typing import Any
 
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
-from robo_rl.apps.nodes.ros.interrupt import asked_by_launch
+from robo_rl.apps.nodes.ros.interrupt import asked_by_launch, interrupt_no_task
 from robo_rl.apps.nodes.ros.network import NETWORKS, network_notice, network_variables
 from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
@@ -138,6 +138,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
         )
         for name, words in commands.items()
     ]
+    interrupt_no_task()  # from here on launch waits for the nodes
     signals = dict.fromkeys(models, signal.SIGINT) | dict.fromkeys(nodes, ASK)
     return [*asked_by_launch(signals), *models, *nodes]
 

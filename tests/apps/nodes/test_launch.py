@@ -4,6 +4,7 @@ test_ros_launch.py.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -114,6 +115,29 @@ def test_no_signal_is_sent_twice(due_to_sigint: bool, noninteractive: bool) -> N
     nodes = launch_in(context := Context(noninteractive=noninteractive), describe("sim"))
     assert [fake_launch.start(context, node) for node in nodes] == [[]] * len(nodes)
     assert fake_launch.shut_down(context, nodes, due_to_sigint) == []
+
+
+def test_interrupt_ends_no_task_of_launch() -> None:
+    """A node whose task ended would run on without a signal, and `ros2 launch` would wait for it for ever."""
+
+    async def launching() -> bool:
+        launch(describe("sim"))
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    before = signal.getsignal(signal.SIGINT)
+    loop = asyncio.new_event_loop()
+    try:
+        assert loop.run_until_complete(launching())
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        loop.close()
 
 
 def test_second_launch_of_a_robot_is_refused(tmp_path: Path) -> None:
