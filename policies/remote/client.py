@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.remote.address import DEADLINE_S, Address
-from policies.remote.channel import FrameChannel, LateError
+from policies.remote.channel import ClosedError, FrameChannel, LateError
 from policies.remote.contract import PolicyContract
 from policies.remote.frames import DTYPES, Frame, GarbledError, shown
 from policies.remote.server import HELLO_S, PROTOCOL
@@ -98,6 +98,8 @@ class PolicyConnection:
             self.close()
             late = isinstance(error, LateError)
             failed = self._failed(f"it did not answer within {deadline_s:g} s" if late else str(error))
+            if late or isinstance(error, ClosedError):
+                failed = RemoteError(f"{failed} {_NO_SECOND_CONNECTION}")
             self._fault = str(failed)
             raise failed from error
 
@@ -128,6 +130,7 @@ class PolicyConnection:
         return RemoteError(f"The policy server at {self.address} cannot be used: {reason}.")
 
 
+_NO_SECOND_CONNECTION = "See that it runs, then start this program again: it does not reconnect."
 _NEEDS_TOKEN = (
     "it asks for a token; give token=<file with the server's token>, or set ROBO_RL_TOKEN to the token"
 )

@@ -106,7 +106,10 @@ def test_server_killed_in_a_request_is_one_sentence(
     monkeypatch.setattr(RemotePolicy, "sample", sample)
     code = main(["evaluate", f"policy=remote:{address}", "episodes=4", "num_envs=2", "num_workers=0"])
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said == f"robo-rl: The policy server at {address} cannot be used: it closed the connection."
+    assert said == (
+        f"robo-rl: The policy server at {address} cannot be used: it closed the connection. See that it "
+        "runs, then start this program again: it does not reconnect."
+    )
     assert code == 3
     assert len(asked) == 3
 
