@@ -58,9 +58,8 @@ def test_launch_files_load_in_the_python_of_ros() -> None:
 
 def test_there_are_no_other_launch_files() -> None:
     """The folder is no package, because ROS 2 owns the name."""
-    assert {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"} == {
-        f"{n}.launch.py" for n in FILES
-    }
+    found = {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"}
+    assert found == {f"{n}.launch.py" for n in FILES} == set(ros_launch.FILES)
 
 
 @pytest.mark.parametrize(("file", "name"), FILES.items())
@@ -82,6 +81,21 @@ def test_launch_starts_the_nodes_of_up(file: str, name: str) -> None:
         assert node.output == "screen"
         assert node.sigterm_timeout_s > 5.0  # braking takes 5 s at most
         assert node.namespace is None
+
+
+@pytest.mark.parametrize("file", ["sim.launch.py", "bringup.launch.py"])
+def test_unknown_arguments_are_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """launch accepts any name. Where another file includes this one, they may be its own arguments."""
+    monkeypatch.setattr(sys, "argv", ["ros2", "launch", "robo_rl", file, "amr:=false", "bundel:=/b"])
+    launch(describe("sim"), amr="false", bundel="/b")
+    said = [line for line in capsys.readouterr().out.splitlines() if "unknown" in line]
+    expected = [
+        "launch: the argument 'amr' is unknown and has no effect. Did you mean 'arm'?",
+        "launch: the argument 'bundel' is unknown and has no effect. Did you mean 'bundle'?",
+    ]
+    assert said == (expected if file in ros_launch.FILES else [])
 
 
 def test_ended_node_fails_the_launch() -> None:
