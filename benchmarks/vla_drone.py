@@ -63,15 +63,8 @@ def main() -> None:
     runs = [folder / f"{kind}_seed{seed}_{args.trainings}" for seed in args.seeds]
     film = f"policy.film={str(not args.plain).lower()}"
     with into_log(folder / "log.txt"):
-        if not data.exists():
-            verb(
-                "collect",
-                f"env={ENV}:from_ball={args.from_ball}",
-                f"out={data}",
-                f"episodes={demos}",
-                "noise=0.15",
-                "num_envs=64",
-            )
+        given = [f"env={ENV}:from_ball={args.from_ball}", f"out={data}", f"episodes={demos}", "noise=0.15"]
+        verb("collect", *given, "num_envs=64")
         for seed in args.seeds:
             given = [f"data={data}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
             before: Path | None = None
@@ -110,7 +103,9 @@ def main() -> None:
 def trained(run: Path, *words: str) -> None:
     """Train a policy into this folder; a training that was stopped continues, and one that ended is kept."""
     if not (run / "policy").exists():
-        verb("train", *words, f"out={run}", "resume=true" if run.exists() else "overwrite=true")
+        verb(
+            "train", *words, f"out={run}", "resume=true" if (run / "run.json").exists() else "overwrite=true"
+        )
 
 
 def told_another(run: Path, episodes: int, more: list[str]) -> list[bool]:

@@ -5,12 +5,13 @@
 
 An arm of MetaWorld (4 actions at 80 Hz, two cameras; a faucet to open or close) and an arm with three joints
 (3 actions at 20 Hz, one camera, and the goal in its state; `arm/reach`). `--drone`: the arm of MetaWorld and
-a quadcopter (4 velocities at 20 Hz, one camera, three balls; `drone/seek`), with policy.film=true and
-policy.spatial=1.0 as in vla_drone.py. The joint training takes a number of windows per update, a training of
-one robot as many as it has in such a batch, so that each window is seen equally often. All policies act from
-zero noise, on the same episodes, which are not used in training. Names:
-vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval; of the
-pair with the quadcopter vla/embodiments/with_drone/<robot>/...
+a quadcopter (4 velocities at 20 Hz, one camera, three balls; `drone/seek`, 40 % of the episodes from another
+ball), with policy.film=true and policy.spatial=1.0 as in vla_drone.py. The joint training takes a number of
+windows per update, a training of one robot as many as it has in such a batch, so that each window is seen
+equally often; --joint-only leaves the networks of one robot out. Seeds of the trainings share the
+demonstrations. All policies act from zero noise, on the same episodes, which are not used in training. Names:
+vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval over all
+seeds, and the success of each seed; of the pair with the quadcopter vla/embodiments/with_drone/<robot>/...
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 from common import emit, into_log, own_folder, parser, verb
 
 from robo_rl.data.store import EpisodeStore
+from robo_rl.eval.stats import SuccessRate
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,9 @@ ARMS = Pair(
     {"metaworld": 30, "arm": 30}, steps=2000, batch_size=24,
 )  # fmt: skip
 WITH_DRONE = Pair(
-    {"metaworld": METAWORLD, "drone": "drone/seek"}, {"metaworld": 100, "drone": 500}, steps=2000,
-    batch_size=64, recipe=("policy.film=true", "policy.spatial=1.0"), prefix="with_drone/", noise=0.15,
+    {"metaworld": METAWORLD, "drone": "drone/seek:from_ball=0.4"}, {"metaworld": 100, "drone": 600},
+    steps=4500, batch_size=64, recipe=("policy.film=true", "policy.spatial=1.0"), prefix="with_drone/",
+    noise=0.15,
 )  # fmt: skip
 RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
 FINAL_SEED = 1  # episodes of the table
@@ -57,51 +62,65 @@ FINAL_SEED = 1  # episodes of the table
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--drone", action="store_true", help="an arm and a quadcopter instead of two arms")
-    options.add_argument("--episodes", type=int, default=60, help="evaluation episodes of each robot")
+    options.add_argument("--episodes", type=int, default=60, help="evaluation episodes of each policy")
+    options.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the trainings")
+    options.add_argument("--joint-only", action="store_true", help="no network for each robot alone")
     options.add_argument("--folder", type=Path, default=Path("runs/embodiments"), help="folder of the runs")
     args = options.parse_args()
     pair, episodes, more = WITH_DRONE if args.drone else ARMS, args.episodes, list[str]()
     if args.quick:
         pair, episodes = replace(pair, demos=dict.fromkeys(pair.demos, 2), steps=2, batch_size=4), 4
-        more = ["max_episode_steps=10"]
+        args.seeds, more = args.seeds[:1], ["max_episode_steps=10"]
     folder = own_folder(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
     data = {name: folder / "data" / name for name in pair.envs}
     with into_log(folder / "log.txt"):
         for name, env in pair.envs.items():
-            if not data[name].exists():
-                words = [f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}"]
-                verb("collect", *words, f"noise={pair.noise:g}")
-    every, shares = f"[{','.join(map(str, data.values()))}]", rows(data, pair.batch_size)
-    runs = {
-        "joint": (every, pair.batch_size),
-        **{name: (str(data[name]), shares[name]) for name in pair.envs},
-    }
-    with into_log(folder / "log.txt"):
-        for name, (given, batch) in runs.items():
-            if not (folder / name / "policy").exists():
-                again = "resume=true" if (folder / name).exists() else "overwrite=true"
-                words = [
-                    f"data={given}",
-                    f"out={folder / name}",
-                    f"steps={pair.steps}",
-                    f"batch_size={batch}",
-                ]
-                verb("train", *words, *RECIPE, *pair.recipe, again)
-    first, *others = pair.envs
-    joint = {first: folder / "joint", **{name: folder / "joint" / "policies" / name for name in others}}
+            words = [f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}"]
+            verb("collect", *words, f"noise={pair.noise:g}")
+        for seed in args.seeds:
+            train(pair, data, folder / f"seed{seed}", seed, joint_only=args.joint_only)
+    shares = rows(data, pair.batch_size)
     for name, env in pair.envs.items():
-        for kind, policy in (("joint", joint[name]), ("alone", folder / name)):
-            result = folder / f"{name}-{kind}.json"
-            if not result.exists():
-                words = [f"policy={policy}", f"env={env}", f"episodes={episodes}", f"out={result}", *more]
-                with into_log(folder / "log.txt"):
-                    verb("evaluate", *words, f"seed={FINAL_SEED}", "noise=0", "num_envs=10")
-            rate = json.loads(result.read_text())["policy"]["rate"]
-            spent = {"updates": pair.steps, "rows": shares[name], "demonstrations": pair.demos[name]}
-            counts = {"k": rate["k"], "n": rate["n"], "wilson95": rate["wilson95"]}
+        spent = {"updates": pair.steps, "rows": shares[name], "demonstrations": pair.demos[name]}
+        for kind in ("joint",) if args.joint_only else ("joint", "alone"):
+            of_seeds = [
+                outcomes(folder / f"seed{seed}", pair, name, kind, env, episodes, more) for seed in args.seeds
+            ]
+            rate = SuccessRate.of([success for each in of_seeds for success in each])
             name_of_line = f"vla/embodiments/{pair.prefix}{name}/{kind}_success"
-            emit(name_of_line, rate["success"], "fraction", **counts, **spent)
+            counts = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson())}
+            emit(name_of_line, rate.rate, "fraction", **counts, seeds=list(map(fmean, of_seeds)), **spent)
+
+
+def train(pair: Pair, data: Mapping[str, Path], folder: Path, seed: int, *, joint_only: bool) -> None:
+    """The joint network of this seed, and one for each robot; finished trainings are kept."""
+    shares = rows(data, pair.batch_size)
+    runs = {"joint": (f"[{','.join(map(str, data.values()))}]", pair.batch_size)}
+    if not joint_only:
+        runs |= {name: (str(path), shares[name]) for name, path in data.items()}
+    for name, (given, batch) in runs.items():
+        out = folder / name
+        if not (out / "policy").exists():
+            again = "resume=true" if (out / "run.json").exists() else "overwrite=true"
+            words = [f"data={given}", f"out={out}", f"steps={pair.steps}", f"batch_size={batch}"]
+            verb("train", *words, f"seed={seed}", *RECIPE, *pair.recipe, again)
+
+
+def outcomes(
+    folder: Path, pair: Pair, robot: str, kind: str, env: str, episodes: int, more: list[str]
+) -> list[bool]:
+    """Successes of the policy that one seed has for this robot; a result that exists is kept."""
+    first = next(iter(pair.envs))
+    joint = folder / "joint" if robot == first else folder / "joint" / "policies" / robot
+    result = folder / f"{robot}-{kind}-{episodes}.json"
+    if not result.exists():
+        policy = joint if kind == "joint" else folder / robot
+        words = [f"policy={policy}", f"env={env}", f"episodes={episodes}", f"out={result}", *more]
+        with into_log(folder.parent / "log.txt"):
+            verb("evaluate", *words, f"seed={FINAL_SEED}", "noise=0", "num_envs=10")
+    measured: dict[str, Any] = json.loads(result.read_text())["policy"]
+    return list(measured["success"])
 
 
 def rows(data: Mapping[str, Path], batch_size: int) -> dict[str, int]:

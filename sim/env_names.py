@@ -53,6 +53,17 @@ def _value(option: str, text: str) -> Any:
     )
 
 
+def same_env(first: str, second: str) -> bool:
+    """True if two names differ at most in the order of their options."""
+    return _unordered(first) == _unordered(second)
+
+
+def _unordered(name: str) -> tuple[str, list[str]]:
+    """The name without its options, and the text of the options, sorted."""
+    bare, _, words = name.partition(":")
+    return bare, sorted(word.strip() for word in words.split(","))
+
+
 def join_options(options: Mapping[str, Any]) -> str:
     """The options as they follow the colon in a name."""
     return ",".join(f"{key}={each}" for key, each in options.items())

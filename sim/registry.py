@@ -45,11 +45,8 @@ SUITES = {
     "pybullet": ("sim.flight.bullet.vision_lane:VisionLanes", "pybullet"),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
-SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
-    "arm": "MANIPULATION",
-    "mobile": "MOBILE",
-    "hand": "IN_HAND",
-}
+# suites of `sim.tasks.table.SUITES` -> the table of their tasks
+SCENES = {"arm": "MANIPULATION", "mobile": "MOBILE", "hand": "IN_HAND", "arm_hand": "ARM_HAND"}
 # suites whose engines step all lanes at once, without workers -> (builder, names of its tasks, options)
 BATCHED = {
     "quad": (
@@ -80,8 +77,10 @@ OPEN = ("isaaclab",)  # batched suites that know other names, too
 TOLD = {  # suites of several tasks with an instruction each -> their tasks and wordings
     "metaworld suite": "sim.adapters.metaworld_instructions",
     "drone": "sim.flight.seek.words",
+    "arm_hand": "sim.tasks.arm_hand.words",
 }
 ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
+SPARSE_ONLY = ("recall", "drone")  # suites without reward=dense
 WITH_OPTIONS = ("metaworld", "arm6", "pybullet", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
@@ -256,6 +255,8 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
     given.
     """
     suite, task = _split("environment", name)
+    if suite in SPARSE_ONLY:
+        return False
     if suite in WITH_OPTIONS:
         options = _options_of(suite, task)
         written = read_options(task)[1].get("reward")

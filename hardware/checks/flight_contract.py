@@ -43,9 +43,9 @@ def allowed_envelope(bundle: Bundle, limits: CraftLimits, say: Callable[[str], N
 
     Raises CheckpointError for a bundle without an envelope, ConfigError where the limits leave nothing of it.
     """
-    asked = envelope_of(bundle)
-    allowed = asked.within(limits)
-    both = ((name, getattr(asked, name), getattr(allowed, name)) for name in asked.to_json())
+    envelope = envelope_of(bundle)
+    allowed = envelope.within(limits)
+    both = ((name, getattr(envelope, name), getattr(allowed, name)) for name in envelope.to_json())
     if cut := [f"{name} {value} to {kept}" for name, value, kept in both if value != kept]:
         say(f"The craft's limits cut the envelope of {bundle.folder}: {', '.join(cut)}.")
     return allowed

@@ -85,5 +85,5 @@ def _now(status: Status, silent_s: float) -> Status:
         return status
     if ENDS in status.values and status.level == OK:
         return replace(status, message=f"ended: {status.values[ENDS]}")
-    said = f"silent for {silent_s:.0f} s; before that: {status.message}"
-    return replace(status, level=STALE, message=said)
+    message = f"silent for {silent_s:.0f} s; before that: {status.message}"
+    return replace(status, level=STALE, message=message)

@@ -169,8 +169,8 @@ class SafetyFilterNode:
         try:
             self.filter.on_share([name for name in message.text.split("+") if name])
         except ConfigError as error:
-            said = str(error).rstrip(".")
-            self._drops.tell_sentence(f"a message on {TELEOP_JOINTS.name}", said, received_s)
+            reason = str(error).rstrip(".")
+            self._drops.tell_sentence(f"a message on {TELEOP_JOINTS.name}", reason, received_s)
             return
         self._tick()
 

@@ -145,7 +145,7 @@ class FlightFilter:
         """Command to send now (4,), or None. Call it once per command period."""
         self._advance(now_s)
         if self.phase in (FlightPhase.FLYING, FlightPhase.LANDING):
-            self._judge(now_s)
+            self._update_phase(now_s)
         values = self._values(now_s)
         if values is not None:
             self.lander.sent(values)
@@ -185,7 +185,7 @@ class FlightFilter:
         if math.isfinite(now_s):
             self._now_s = now_s
 
-    def _judge(self, now_s: float) -> None:
+    def _update_phase(self, now_s: float) -> None:
         """Set phase and reason: fly, land, or switch off."""
         state = self._state
         if self._command is None or state is None:

@@ -103,8 +103,8 @@ class LerobotProcess:
         """End the process; returns the rest of what it printed."""
         self.process.terminate()
         try:
-            said, _ = self.process.communicate(timeout=_END_S)
+            output, _ = self.process.communicate(timeout=_END_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            said, _ = self.process.communicate()
-        return said.strip()
+            output, _ = self.process.communicate()
+        return output.strip()

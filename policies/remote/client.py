@@ -55,8 +55,8 @@ class PolicyConnection:
         except OSError as error:
             reason = error.strerror or "no answer"
             raise RemoteError(
-                f"No policy server answers at {self.address} ({reason}). Start it on that machine: robo-rl "
-                f"serve policy=<run> port={self.address.port}"
+                f"No policy server answers at {self.address} ({reason}). Start it on that machine: "
+                f"{self._serve_command()}"
             ) from error
 
     def _handshake(self) -> PolicyContract:
@@ -98,8 +98,11 @@ class PolicyConnection:
             self.close()
             late = isinstance(error, LateError)
             failed = self._failed(f"it did not answer within {deadline_s:g} s" if late else str(error))
-            if late or isinstance(error, ClosedError):
-                failed = RemoteError(f"{failed} {_NO_SECOND_CONNECTION}")
+            if late:
+                failed = RemoteError(f"{failed} {_NO_SECOND_CONNECTION}.")
+            elif isinstance(error, ClosedError):
+                and_server = f", and the server too if that has ended: {self._serve_command()}"
+                failed = RemoteError(f"{failed} {_NO_SECOND_CONNECTION}{and_server}")
             self._fault = str(failed)
             raise failed from error
 
@@ -126,11 +129,15 @@ class PolicyConnection:
         self.decided_s = took_s if isinstance(took_s, float) else 0.0
         return array
 
+    def _serve_command(self) -> str:
+        """Command that starts a server at this port."""
+        return f"robo-rl serve policy=<run> port={self.address.port}"
+
     def _failed(self, reason: str) -> RemoteError:
         return RemoteError(f"The policy server at {self.address} cannot be used: {reason}.")
 
 
-_NO_SECOND_CONNECTION = "See that it runs, then start this program again: it does not reconnect."
+_NO_SECOND_CONNECTION = "This program does not reconnect: start it again"
 _NEEDS_TOKEN = (
     "it asks for a token; give token=<file with the server's token>, or set ROBO_RL_TOKEN to the token"
 )

@@ -55,8 +55,8 @@ class RewordedWindows:
 
     def _reworded(self, text: UInt8[Tensor, "K_1 128"], seed: int) -> UInt8[Tensor, "1 128"]:
         rng = np.random.Generator(np.random.Philox(seed))
-        said = reworded(to_text(text[-1].numpy()), self.wordings, self.config, rng)
-        return torch.from_numpy(padded(said).copy())[None]
+        instruction = reworded(to_text(text[-1].numpy()), self.wordings, self.config, rng)
+        return torch.from_numpy(padded(instruction).copy())[None]
 
 
 def reworded(
@@ -66,11 +66,11 @@ def reworded(
 
     An instruction that would be too long is returned unchanged.
     """
-    said = text
+    chosen = text
     if rng.random() < config.rewording:
         alike = wordings.get(text, (text,))
-        said = alike[int(rng.integers(len(alike)))]
-    words = [meaningless(rng) if rng.random() < config.word_dropout else word for word in said.split()]
+        chosen = alike[int(rng.integers(len(alike)))]
+    words = [meaningless(rng) if rng.random() < config.word_dropout else word for word in chosen.split()]
     for _ in range(rng.integers(config.word_insertions + 1)):
         words.insert(int(rng.integers(len(words) + 1)), meaningless(rng))
     varied = " ".join(words)

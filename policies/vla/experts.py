@@ -84,10 +84,10 @@ def check_experts(parts: Parts, action_dim: int) -> None:
         "named more than once": sorted(dim for dim in times if times[dim] > 1),
         "no dimension of the action": sorted(set(times) - set(known)),
     }
-    said = [f"{', '.join(map(str, dims))}: {what}" for what, dims in faults.items() if dims]
-    said += ["an expert has none"] if not all(parts) else []
-    if said:
+    reasons = [f"{', '.join(map(str, dims))}: {what}" for what, dims in faults.items() if dims]
+    reasons += ["an expert has none"] if not all(parts) else []
+    if reasons:
         raise ConfigError(
             f"policy.experts={as_typed(parts)} must name each dimension of the action, 0 to "
-            f"{action_dim - 1}, once; found {'; '.join(said)}."
+            f"{action_dim - 1}, once; found {'; '.join(reasons)}."
         )

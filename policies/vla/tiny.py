@@ -66,13 +66,13 @@ class PictureTokens(nn.Module):
     def forward(
         self,
         picture: UInt8[Tensor, "b h w 3"],
-        said: Float[Tensor, "b w"],
+        instruction: Float[Tensor, "b w"],
         crop: Float[Tensor, "b 2"] | None,
     ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b p"]]:
         x = cut(picture, self.crop, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         fine = self.fine(F.relu(self.stem(x)))
         if self.film is not None:
-            scale, shift = self.film(said)[..., None, None].chunk(2, dim=1)
+            scale, shift = self.film(instruction)[..., None, None].chunk(2, dim=1)
             fine = (1.0 + scale) * fine + shift
         cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
         points = self.points(fine)
@@ -123,9 +123,9 @@ class TinyBackbone(nn.Module):
         if self.cut_words and words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
         mask, embedded = words != 0, self.words(words)
-        said = (embedded * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+        instruction = (embedded * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
         each = [
-            camera(picture, said, None if crop is None else crop[:, i])
+            camera(picture, instruction, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras[: len(pictures)], pictures, strict=True))
         ]
         seen, points = [tokens for tokens, _ in each], [found for _, found in each]

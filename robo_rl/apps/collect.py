@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -56,14 +57,15 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
         driver = make_demonstrator(config, env, expert=expert)
         spec = env.spec if config.privileged else env.spec.for_datasets()
+        is_new = not Path(config.out).exists()
         writer = open_dataset(config, spec)
         store = EpisodeStore(config.out)
         have = len(store)
-        if said := origin_note(config, store):
-            print(said)
+        if note := origin_note(config, store):
+            print(note)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
-            room = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
-            collection = Collection(config, env, driver, writer, bar, room)
+            quotas = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
+            collection = Collection(config, env, driver, writer, bar, quotas)
             try:
                 if have < config.episodes:
                     collection.run(config.episodes - have, first_index(config.seed, store))
@@ -72,6 +74,11 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
                     f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command continues"
                 )
                 raise KeyboardInterrupt(kept) from stop
+            except Exception:
+                if is_new and not collection.tried:  # it could not start, so no empty dataset is left
+                    writer.close()
+                    rmtree(writer.path)
+                raise
     if have < config.episodes:
         counts = count_words(bar.n, collection.kept, collection.tried)
         print(f"{config.out}: {counts}{success_words(config, EpisodeStore(config.out))}")
@@ -153,10 +160,10 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
 
 
 class EpisodeQuotas:
-    """Room for episodes of each recorded task; unlimited in an environment of one task."""
+    """Places left for episodes of each recorded task; unlimited in an environment of one task."""
 
-    def __init__(self, tasks: tuple[str, ...], room: dict[int, int]) -> None:
-        self.tasks, self._room = tasks, room
+    def __init__(self, tasks: tuple[str, ...], left: dict[int, int]) -> None:
+        self.tasks, self._left = tasks, left
 
     @classmethod
     def of(
@@ -168,21 +175,21 @@ class EpisodeQuotas:
         had = Counter(episode.meta.info.get(TASK_NOTE) for episode in store)
         ours = [tasks[number] for number in chosen]
         whole, rest = divmod(episodes - (len(store) - sum(had[task] for task in ours)), max(1, len(ours)))
-        room = {number: whole + (i < rest) - had[tasks[number]] for i, number in enumerate(chosen)}
-        return cls(tasks, room)
+        left = {number: whole + (i < rest) - had[tasks[number]] for i, number in enumerate(chosen)}
+        return cls(tasks, left)
 
     def take(self, number: int) -> bool:
-        """True, and one place less, if the task of this number has room."""
+        """True, and one place less, if the task of this number has one left."""
         if self.tasks:
-            self._room[number] -= 1
-            return self._room[number] >= 0
+            self._left[number] -= 1
+            return self._left[number] >= 0
         return True
 
     def seeds(self, name: str, seed: int, start: int) -> Iterator[int]:
         """Episode seeds of the recorded tasks in environment `name`, from number `start` of `seed` on."""
         every = EpisodeSeeds(("collect", seed), start)
-        everything = len(self._room) == len(self.tasks)
-        return every if everything else (each for each in every if task_in(name, each) in self._room)
+        everything = len(self._left) == len(self.tasks)
+        return every if everything else (each for each in every if task_in(name, each) in self._left)
 
 
 def first_index(seed: int, store: EpisodeStore) -> int:

@@ -14,6 +14,7 @@ from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
 from robo_rl.data.validate import validate as find_faults
 from robo_rl.runs.next_step import after_data, train_on
+from robo_rl.runs.outputs import check_new
 from robo_rl.runs.progress import progress_callback
 
 
@@ -26,6 +27,7 @@ def info(config: DataInfoConfig) -> int:
 
 def merge(config: DataMergeConfig) -> int:
     """Merge datasets and print the number of episodes."""
+    check_new("out", config.out)
     with progress_callback("merge", "episode") as advance:
         count = merge_datasets(config.sources, config.out, advance, dry_run=config.dry_run)
     if config.dry_run:

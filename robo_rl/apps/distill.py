@@ -51,8 +51,8 @@ def main(config: DistillVerb) -> int:
     check_measurable(teacher, "A single-step head")
     check_head(config, teacher)
     name = config.env or trained_env_spec(folder).name
-    if said := unread_sentence(folder, unread_in(folder, name)):
-        print(said)
+    if sentence := unread_sentence(folder, unread_in(folder, name)):
+        print(sentence)
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
         check_fits(teacher, folder, env.spec, "teacher")
         free = free_keys("distill")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
 from robo_rl.eval.stats import SIGNIFICANT, PairedTest, ReturnTest, SuccessRate
-from robo_rl.eval.text import p_value
+from robo_rl.eval.text import p_equals
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import (
@@ -43,6 +44,7 @@ from robo_rl.runs.run_dir import POLICIES
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
 from sim.adapters.own_function import Function, name_of
+from sim.env_names import same_env
 from sim.registry import make_env, numbers_of, same_task
 
 FILMED = 3  # episodes in a film, unless video_episodes= is given
@@ -111,14 +113,13 @@ class Evaluation:
 
 def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
-    done = run_evaluation(config)
-    print(done)
+    done = run_evaluation(config, show=partial(print, flush=True))
     if config.video:
         print(f"video:   {config.video}")
     if not done.same_task:
         print(f"This policy was trained in {done.trained_in}, not in {done.env}.")
-    elif said := next_step(done):
-        print(f"Next:   {said}")
+    elif following := next_step(done):
+        print(f"Next:   {following}")
     return 0
 
 
@@ -135,10 +136,15 @@ def next_step(done: Evaluation) -> str:
     return after_evaluation(place, rate, done.env) + ("   (of the better policy)" if better else "")
 
 
-def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | None = None) -> Evaluation:
+def run_evaluation(
+    config: EvaluateConfig,
+    functions: Mapping[str, Function] | None = None,
+    show: Callable[[Evaluation], None] | None = None,
+) -> Evaluation:
     """Evaluate, write the files that `config` names, and save the success note of the policy.
 
-    functions: a user's own ones instead of the saved policies `policy` and `against`.
+    functions: a user's own ones instead of the saved policies `policy` and `against`. show: gets the result
+    before anything is written, so that a full disk or an interrupted film costs no measurement.
     """
     check_outputs(config)
     device, own = pick_device(config.device), functions or {}
@@ -172,18 +178,11 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
         latencies = latencies_on([actor.policy for actor in policies], env)
         saved = (first.folder / POLICY_FILE).is_file()
         rates = other_rate(trained_env_spec(first.folder), env.spec) if saved else None
-    report = summary(config, name, first, results, latencies[0])
-    if config.out:
-        write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
-    if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
-        keep_note(first.folder, report)
-    if config.video:
-        film(config, first, name)
     runtimes = tuple(actor.runtime for actor in policies)
     by_task = success_by_task(name, results["policy"])
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
-    return Evaluation(
+    done = Evaluation(
         name,
         results["policy"],
         against,
@@ -195,6 +194,16 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
         rates,
         unread,
     )
+    if show is not None:
+        show(done)
+    report = summary(config, name, first, results, latencies[0])
+    if config.out:
+        write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
+    if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
+        keep_note(first.folder, report | {"env": first.env})
+    if config.video:
+        film(config, first, name)
+    return done
 
 
 def own_policy(label: str, function: Function, config: EvaluateConfig, env: str | None) -> LoadedPolicy:
@@ -299,8 +308,7 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
         found = f"only the first policy solves {test.only_first}, only the second {test.only_second}"
         name = "exact McNemar"
     word = "no significant difference" if test.p_value >= SIGNIFICANT else "a significant difference"
-    p = p_value(test.p_value).removeprefix("= ")
-    return f"same {len(first.seeds)} episodes: {found}; {name} p = {p}: {word}"
+    return f"same {len(first.seeds)} episodes: {found}; {name} {p_equals(test.p_value)}: {word}"
 
 
 def summary(
@@ -331,7 +339,7 @@ def plain(config: EvaluateConfig, trained: str) -> bool:
     trained: environment that it was trained in.
     """
     return (
-        config.env in (None, trained)
+        (config.env is None or same_env(config.env, trained))
         and config.execute is None
         and config.ensemble is None
         and config.max_episode_steps is None

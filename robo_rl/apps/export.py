@@ -19,6 +19,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.outputs import check_new
 from robo_rl.runs.success_note import read_success_note
 from sim.registry import envelope_in
 
@@ -62,6 +63,7 @@ def write(config: ExportConfig, say: Callable[[str], None] | None = None) -> tup
     noise = noise_mode(config.noise, measured, data["train"])
     policy = load_policy(folder)
     check_bundle(out, policy, config.instruction)
+    check_new("out", config.out)
     if say is not None and has_prefix(policy):
         time = "about a minute" if memory_shape(policy) is None else "several minutes"
         say(f"Writing the graphs of prefix and head of {folder}: {time} of one core.")
@@ -88,14 +90,14 @@ def takes_noise(policy: SavedPolicy) -> bool:
     return not (isinstance(policy, DirectPolicy) and policy.actor is not None)
 
 
-def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
-    """Noise of the bundle: `asked`, or that of the last evaluation, or that of training.
+def noise_mode(given: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
+    """Noise of the bundle: `given`, or that of the last evaluation, or that of training.
 
     Raises ConfigError for a scale other than 0 and 1, which bundles do not support.
     """
-    if asked not in (None, "gaussian", "zero"):
-        raise ConfigError(f"noise={asked} cannot be used, expected: gaussian | zero, or none.")
-    if asked is None:
+    if given not in (None, "gaussian", "zero"):
+        raise ConfigError(f"noise={given} cannot be used, expected: gaussian | zero, or none.")
+    if given is None:
         scale = trained.get("noise", 1.0) if measured is None else measured["noise"]
         if scale not in (0.0, 1.0):
             raise ConfigError(
@@ -103,4 +105,4 @@ def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict
                 "or N(0, I). Choose by noise=zero or noise=gaussian."
             )
         return "zero" if scale == 0.0 else "gaussian"
-    return cast("Noise", asked)
+    return cast("Noise", given)

@@ -34,8 +34,8 @@ def main(config: FinetuneVerb) -> int:
     check_there(config.out, {"base": config.base, "init": config.init}, resume=config.resume)
     config = replace(config, num_envs=environments(config))
     check_config(config)
-    for said in filter(None, (too_often(config), other_task(config), unread_by_base(config))):
-        print(said)
+    for sentence in filter(None, (too_often(config), other_task(config), unread_by_base(config))):
+        print(sentence)
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     # Adam's moments of weights without gradients fall below 1e-38, where an operation takes a hundred cycles.
     torch.set_flush_denormal(True)

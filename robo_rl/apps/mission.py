@@ -10,9 +10,8 @@ import torch
 
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.flight.mission.flights import POLICY, fly_mission, load_tracker, plan_mission
+from robo_rl.flight.mission.flights import fly_missions, load_tracker, plan_mission
 from robo_rl.flight.mission.report import finish
-from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.control.controllers import CONTROLLERS
 from sim.tasks.stl.scene import load_mission
@@ -32,9 +31,4 @@ def main(config: MissionConfig) -> int:
     with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
         tracker = given or load_tracker(config, out)
         planned = [plan_mission(config, mission) for mission in missions]
-        flights = []
-        with progress(len(planned), "fly", "mission") as bar:
-            for one in planned:
-                flights += [fly_mission(config, one, name, tracker) for name in (POLICY, *config.controllers)]
-                bar.update(1)
-        return finish(run, planned, flights)
+        return finish(run, planned, fly_missions(config, planned, tracker))

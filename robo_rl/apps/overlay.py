@@ -48,10 +48,10 @@ def main(config: OverlayConfig) -> int:
         hands = [hand_poses(episode) for episode in store]
         paths, missed = followed(robot, hands, config)
         frames = sum(len(each.opening) for each in hands)
-        said = f"{config.robot} cannot reach the hand in {missed} of {frames} frames"
+        sentence = f"{config.robot} cannot reach the hand in {missed} of {frames} frames"
         if 2 * missed > frames:
             raise DataError(
-                f"{said} of {config.data}. Move it by base_m= and base_yaw_rad=, leave out hand.quat, or "
+                f"{sentence} of {config.data}. Move it by base_m= and base_yaw_rad=, leave out hand.quat, or "
                 f"allow more than tolerance_m={config.tolerance_m:g} and tolerance_rad="
                 f"{config.tolerance_rad:g}."
             )
@@ -67,7 +67,7 @@ def main(config: OverlayConfig) -> int:
                     kept = f"{bar.n} of {len(store)} episodes are in {config.out}; the same command continues"
                     raise KeyboardInterrupt(kept) from stop
     ending = ", the nearest pose is drawn." if missed else "."
-    print(f"{config.out}: {counted(len(store), 'episode')}. {said}{ending}")
+    print(f"{config.out}: {counted(len(store), 'episode')}. {sentence}{ending}")
     out = free_path(Path("runs/video"))
     print(f"Next:   {command('pretrain', data=config.out, camera=name, out=out)}")
     return 0

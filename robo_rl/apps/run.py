@@ -14,6 +14,7 @@ from policies.deploy.kept_prefix import times_text
 from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
 from policies.instructed_policy import InstructedPolicy
+from policies.remote.address import PREFIX, is_remote
 from policies.vocabulary import unread_sentence
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
@@ -37,6 +38,12 @@ def main(config: RunConfig) -> int:
     if config.rate_hz is not None and config.rate_hz <= 0.0:
         raise ConfigError(f"rate_hz={config.rate_hz} cannot be used, expected a rate above 0 Hz.")
     check_file("out", config.out)
+    if is_remote(config.bundle):
+        raise ConfigError(
+            f"bundle={config.bundle} is a served policy, and run reads the contract from a bundle on this "
+            f"machine. Give bundle=<a copy of it> robot=<...> remote={config.bundle.removeprefix(PREFIX)}; "
+            f"to measure it in an environment: robo-rl evaluate policy={config.bundle}"
+        )
     bundle = load_bundle(Path(config.bundle))
     if config.robot is not None:
         from robo_rl.apps.nodes.run_robot import run_robot
@@ -55,8 +62,8 @@ def main(config: RunConfig) -> int:
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1
     name = config.env or bundle.env.name
-    if said := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
-        print(said)
+    if sentence := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
+        print(sentence)
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
         acting = instructed_policy(policy, bundle, env.spec)
         if rate := "" if config.rate_hz else missing_rate(env.spec.name, rate_hz):

@@ -25,7 +25,7 @@ from policies.imported.process import LerobotProcess, lerobot_contract
 from policies.remote.address import PREFIX, Address, is_loopback, is_remote, listen
 from policies.remote.contract import PolicyContract, bundle_contract, normalizer_id
 from policies.remote.server import Arrays, PolicyServer, ServedPolicy
-from policies.remote.token import VARIABLE, make_token, read_token
+from policies.remote.token import VARIABLE, check_token_folder, make_token, read_token
 from robo_rl.conf.schema import ServeConfig
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError, RemoteError
@@ -47,15 +47,16 @@ def main(config: ServeConfig) -> int:
     check_python(config, foreign)
     with closing(listen(config.host, config.port)) as listener:
         loopback = is_loopback(listener)
-        token = token_of(config, loopback)
+        check_token(config, loopback)
         try:
             with stop_between_steps(say=False) as stop:
                 if foreign:
-                    return serve_lerobot(config, listener, token, lambda: stop.asked)
+                    return serve_lerobot(config, listener, loopback, lambda: stop.requested)
                 served, first_ms = serve_policy(open_policy(config.policy, pick_device(config.device)))
+                token = token_of(config, loopback)
                 announce(config, listener, served.contract, f"a decision takes {first_ms:.3g} ms")
                 server = PolicyServer(served, listener, token, most_clients=config.clients, say=complain)
-                server.serve(lambda: stop.asked)
+                server.serve(lambda: stop.requested)
         except KeyboardInterrupt as again:
             raise KeyboardInterrupt("a decision may be unanswered") from again
     print(f"serve: stopped after {server.answered} decisions for {server.clients} clients.")
@@ -87,7 +88,7 @@ def announce(config: ServeConfig, listener: socket.socket, contract: PolicyContr
 
 
 def serve_lerobot(
-    config: ServeConfig, listener: socket.socket, token: str | None, stop: Callable[[], bool]
+    config: ServeConfig, listener: socket.socket, loopback: bool, stop: Callable[[], bool]
 ) -> int:
     """Let LeRobot serve its checkpoint until `stop()`. Raises RemoteError if its process ends before."""
     read = read_checkpoint(Path(config.policy))
@@ -95,6 +96,7 @@ def serve_lerobot(
     spec = None if config.env is None else make_env(config.env, 1).spec
     contract = lerobot_contract(read, imported_env(read, keys, spec, config.rate_hz), keys)
     device = str(pick_device(config.device))
+    token = token_of(config, loopback)
     process = LerobotProcess(
         str(config.python),
         read,
@@ -110,14 +112,22 @@ def serve_lerobot(
         while process.process.poll() is None and not stop():
             time.sleep(_POLL_S)
     finally:
-        said = process.close()
-    if said:
-        print(said)
+        output = process.close()
+    if output:
+        print(output)
     if not stop():
         raise RemoteError(
             f"LeRobot's process ended with exit code {process.process.returncode}; start it again."
         )
     return 0
+
+
+def check_token(config: ServeConfig, loopback: bool) -> None:
+    """Raise ConfigError for a token that could not be had. A new file is made when the policy is accepted."""
+    if config.token is None or Path(config.token).exists():
+        token_of(config, loopback)
+    else:
+        check_token_folder(config.token)
 
 
 def token_of(config: ServeConfig, loopback: bool) -> str | None:

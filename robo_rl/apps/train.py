@@ -24,8 +24,8 @@ def main(config: TrainConfig) -> int:
     if not speaks():
         return 0
     losses = [row["base/loss"] for row in read_metrics(run.path / "metrics.jsonl") if "base/loss" in row]
-    if said := loss_warning(losses):
-        print(said)
+    if warning := loss_warning(losses):
+        print(warning)
     env = EpisodeStore(dataset_paths(config.data)[0]).spec
     print(f"Policy: {run.policy}\nNext:   {next_step(run, env)}")
     return 0

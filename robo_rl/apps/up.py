@@ -58,8 +58,8 @@ def main(config: UpConfig) -> int:
     """Run the set until it is stopped, or one of its nodes ends."""
     ignore_lost_readers()
     chosen = load_set(config.set)
-    asked = {name: getattr(config, name) for name in ARGUMENTS}
-    texts = {name: _text(value) for name, value in asked.items() if value is not None}
+    arguments = {name: getattr(config, name) for name in ARGUMENTS}
+    texts = {name: _text(value) for name, value in arguments.items() if value is not None}
     namespace_of(config.namespace)
     bus = choose(config.bus)
     check_installed(bus)  # reports what is missing once, before anything starts

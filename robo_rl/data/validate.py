@@ -9,6 +9,7 @@ import numpy as np
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import EnvSpec, image_fault
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.checks import Fault, episode_faults
 from robo_rl.data.edit.log import deleted_numbers
@@ -33,7 +34,7 @@ def validate(path: str | Path, progress: Callable[[int, int], None] | None = Non
         return [Fault(None, str(error), f"Give the folder that holds {DATASET_JSON}.", "foreign_format")]
     for folder in (EPISODES, STAGING):
         if not (root / folder).is_dir():
-            advice = f"Restore it from a copy; an empty one is made by: robo-rl data repair path={path}"
+            advice = f"Restore it from a copy; an empty one is made by: {command('data repair', path=path)}"
             return [Fault(None, f"The folder {folder}/ is missing.", advice, "missing_folder")]
     faults = [*_contract(meta.env), *_numbering(root), *_staging(root)]
     spread, repeats = _ActionSpread(meta.env.action.dim), RepeatedEpisodes()

@@ -39,7 +39,7 @@ def advice(
     if not seen.successes and not after.k:
         if seen.rewarded and not history.sparse:
             return ""  # a task such as gym/Pendulum-v1, which has returns and no success
-        return f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
+        return f"{nothing_seen(seen)} {ways_to_success(history)}"
     if (thirds := history.rising()) is not None:
         second, last = (f"{100 * rate.rate:.0f}" for rate in thirds)
         return (
@@ -76,10 +76,10 @@ def warning(history: TrainingHistory, *, has_base: bool, base_done: bool) -> tup
         return "base", (
             f"The base has not succeeded in any of its {known} training episodes{cut}. Training goes "
             "on, but finds a success only by chance. Better: a base from more demonstrations. "
-            f"{ways_to_success(history.sparse)}"
+            f"{ways_to_success(history)}"
         )
     if seen.episodes >= MANY and not seen.successes and not seen.rewarded:
-        return "reward", f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
+        return "reward", f"{nothing_seen(seen)} {ways_to_success(history)}"
     return "", ""
 
 
@@ -99,7 +99,7 @@ def nothing_seen(seen: EpisodeTally) -> str:
     return f"No {what} was seen in {seen.episodes} training episodes."
 
 
-def ways_to_success(sparse: bool) -> str:
+def ways_to_success(history: TrainingHistory) -> str:
     """What to do without a success."""
-    dense = "give reward=dense where the environment has one, " if sparse else ""
+    dense = "give reward=dense, " if history.sparse and history.can_be_dense else ""
     return f"To do: {dense}check the environment's success, or record more demonstrations."

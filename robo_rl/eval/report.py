@@ -131,16 +131,11 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
 def _against(best: ResultRow, rows: Mapping[str, ResultRow]) -> str:
     """Both bases with their tests: zero noise alone may explain much of a gain over N(0, I) noise."""
     base, zero = rows["base"], rows.get("base_zero_noise")
-    words = f"the base {text.percent(base.rate)} with N(0, I) noise ({_p_equals(best.p_vs_base)})"
+    words = f"the base {text.percent(base.rate)} with N(0, I) noise ({text.p_equals(best.p_vs_base)})"
     if zero is not None:
         words += f", {text.percent(zero.rate)} with zero noise"
-        words += "" if best.p_vs_zero_noise is None else f" ({_p_equals(best.p_vs_zero_noise)})"
+        words += "" if best.p_vs_zero_noise is None else f" ({text.p_equals(best.p_vs_zero_noise)})"
     return f"{words}; the same {best.rate.n} episodes"
-
-
-def _p_equals(p: float | None) -> str:
-    shown = text.p_value(p)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _nobreak(words: str) -> str:

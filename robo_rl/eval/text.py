@@ -35,6 +35,12 @@ def p_value(p: float | None) -> str:
     return "< 0.001" if p < 1e-3 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
+def p_equals(p: float | None) -> str:
+    """`p = 0.03`, or `p < 0.001`."""
+    shown = p_value(p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
 def count(value: int) -> str:
     """Integer with thin spaces between thousands (SI style), at which no line breaks."""
     return f"{value:,}".replace(",", "\u202f") if value else NONE

@@ -46,6 +46,7 @@ class TrainingHistory:
     parts: list[EpisodeTally] = field(default_factory=lambda: [EpisodeTally() for _ in range(PARTS)])
     limit_steps: int | None = None  # longest training episode; None: unknown
     sparse: bool = True  # whether success alone is rewarded
+    can_be_dense: bool = True  # whether the environment has reward=dense
 
     def add(
         self,
@@ -106,6 +107,7 @@ class TrainingHistory:
             "parts": [part.to_json() for part in self.parts],
             "limit_steps": self.limit_steps,
             "sparse": self.sparse,
+            "can_be_dense": self.can_be_dense,
         }
 
     @classmethod
@@ -113,4 +115,5 @@ class TrainingHistory:
         parts = [EpisodeTally(*map(int, counts)) for counts in data["parts"]]
         limit = data["limit_steps"]
         base = EpisodeTally(*map(int, data["base"]))
-        return cls(base, parts, None if limit is None else int(limit), bool(data["sparse"]))
+        limit_steps = None if limit is None else int(limit)
+        return cls(base, parts, limit_steps, bool(data["sparse"]), bool(data.get("can_be_dense", True)))

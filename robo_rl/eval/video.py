@@ -199,8 +199,8 @@ def write_contact_sheet(
     for i, (row, ok) in enumerate(zip(rows, success, strict=True)):
         at = np.linspace(0, len(row) - 1, columns).round().astype(int)
         stills = np.concatenate([_border(row[step], ok) for step in at], axis=1)
-        said = f"episode {i + 1}, steps 0 to {len(row) - 1}, left to right"
-        lines.append(caption(stills, said, "success" if ok else "failure", ok))
+        title = f"episode {i + 1}, steps 0 to {len(row) - 1}, left to right"
+        lines.append(caption(stills, title, "success" if ok else "failure", ok))
     encoded, data = cv2.imencode(".png", cv2.cvtColor(np.concatenate(lines), cv2.COLOR_RGB2BGR))
     if not encoded:
         raise DataError(f"The contact sheet {path} could not be encoded as PNG.")

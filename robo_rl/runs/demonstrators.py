@@ -288,8 +288,8 @@ def _fitting(path: str, device: torch.device, env: VecEnv, given: str = "policy"
     """A policy that fits the environment; prints a line if it does not know all words of its instruction."""
     actor = open_policy(path, device)
     actor.check(env.spec, given)
-    if said := unread_sentence(actor.folder, unread_in(actor.folder, env.spec.name)):
-        print(said)
+    if sentence := unread_sentence(actor.folder, unread_in(actor.folder, env.spec.name)):
+        print(sentence)
     return actor
 
 

@@ -275,10 +275,10 @@ def trained_settings(given: Path, folder: Path, schema: type[Any], verb: str) ->
     return schema(**{key: value for key, value in saved.items() if key in known})
 
 
-def worker_count(asked: int | None, num_envs: int) -> int:
+def worker_count(num_workers: int | None, num_envs: int) -> int:
     """Number of simulator processes; None is one per core, and none for a single lane."""
-    if asked is not None:
-        return asked
+    if num_workers is not None:
+        return num_workers
     return 0 if num_envs == 1 or cores() == 1 else min(cores(), num_envs)
 
 

@@ -23,6 +23,14 @@ def check_folder(key: str, path: str) -> None:
     _check_above(key, path, Path(path).absolute())
 
 
+def check_new(key: str, path: str) -> None:
+    """Raise ConfigError if the new file or folder `key`=`path` could not be made later. One that exists is
+    left to its writer, which may replace it.
+    """
+    if not os.path.lexists(path):
+        _check_above(key, path, Path(path).absolute().parent)
+
+
 def free_path(path: Path) -> Path:
     """`path`, or if that exists, the first of `path`-2, `path`-3, ... that does not."""
     names = (path.with_name(f"{path.name}-{number}") for number in count(2))

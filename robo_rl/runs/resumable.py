@@ -93,7 +93,7 @@ class RunSession:
     @property
     def stopping(self) -> bool:
         """True after the first Ctrl-C or SIGTERM."""
-        return self._stop.asked
+        return self._stop.requested
 
     def run(
         self,
@@ -120,14 +120,14 @@ class RunSession:
         estimate = TimeEstimate(self.bar.total, self._unit) if faster else None
         while not training.done:
             if agree(self.stopping) and savable():
-                self._stop.asked = True
+                self._stop.requested = True
                 break
             before = training.step
             training.advance()
             self._unsaved = True
             self.bar.update(training.step - before)
-            if estimate is not None and (said := estimate.sentence(training.step)):
-                self.bar.write(f"{said} {faster}")
+            if estimate is not None and (sentence := estimate.sentence(training.step)):
+                self.bar.write(f"{sentence} {faster}")
             if (crossed(before, training.step, checkpoint_every) or due()) and savable():
                 self.save(training, extra)
         if self._unsaved and savable():

@@ -27,7 +27,7 @@ class StopRequest:
     """
 
     def __init__(self, say: bool = True) -> None:
-        self.asked, self._asked_s, self._pid, self._say = False, 0.0, os.getpid(), say
+        self.requested, self._requested_s, self._pid, self._say = False, 0.0, os.getpid(), say
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Signal handler."""
@@ -36,11 +36,11 @@ class StopRequest:
             return
         if number == signal.SIGHUP:
             _leave_the_terminal()
-        if not self.asked:
-            self.asked, self._asked_s = True, time.monotonic()
+        if not self.requested:
+            self.requested, self._requested_s = True, time.monotonic()
             if self._say:  # os.write takes no lock and no buffer, so it is safe inside a signal handler
                 os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")
-        elif time.monotonic() - self._asked_s > SAME_S:
+        elif time.monotonic() - self._requested_s > SAME_S:
             raise KeyboardInterrupt  # the verb tells what it has saved
 
 
@@ -67,10 +67,10 @@ def _leave_the_terminal() -> None:
 
 @contextmanager
 def stop_between_steps(say: bool = True, *, of_robot: bool = False) -> Iterator[StopRequest]:
-    """Let SIGINT, SIGTERM and the SIGHUP of a lost terminal only set `asked` inside the block. say: see
+    """Let SIGINT, SIGTERM and the SIGHUP of a lost terminal only set `requested` inside the block. say: see
     `StopRequest`. of_robot: SIGQUIT, too, for a block in which a robot moves.
 
-    Outside the main thread, the only one that can handle signals, `asked` stays False.
+    Outside the main thread, the only one that can handle signals, `requested` stays False.
     """
     request = StopRequest(say)
     if threading.current_thread() is not threading.main_thread():

@@ -109,9 +109,9 @@ class MotorBank:
         )
         if not self.curved:
             return MotorDrive(target, gain, bias)
-        asked = gain * target + bias[..., 0] + bias[..., 1] * q + bias[..., 2] * v
+        demand = gain * target + bias[..., 0] + bias[..., 1] * q + bias[..., 2] * v
         line = motor_line(
-            asked, v, now["low"][rows], now["high"][rows], now["no_load"][rows], now["stall"][rows]
+            demand, v, now["low"][rows], now["high"][rows], now["no_load"][rows], now["stall"][rows]
         )
         ends = np.stack([line.push, np.zeros_like(v), -line.slope], -1)
         return MotorDrive(

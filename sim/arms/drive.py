@@ -1,4 +1,4 @@
-"""Drive of an arm with or without a gripper: see `sim.bodies.protocol`."""
+"""Drive of an arm and of what it carries: see `sim.bodies.protocol`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.actuators.motors import check_servo
 from sim.arms.chain import KinematicChain
 from sim.arms.control import Cartesian, Reach, make_control
+from sim.arms.effector import Effector, Gripper
 from sim.arms.ready_poses import ReadyPoses
-from sim.arms.robot import ArmRobot, load_robot
+from sim.arms.robot import load_robot
 from sim.arms.view import View, Wiring
 from sim.bodies.pose import Pose
 from sim.bodies.protocol import CONTROL_HZ, DriveStart, SceneTask
@@ -64,37 +64,32 @@ class ArmBody:
         return self._robot.path
 
     def drive(self, scene: Scene, like: Tensor) -> ArmDrive:
-        return ArmDrive(scene, self._robot, self._task, self._control, like)
+        robot = self._robot
+        wiring = Wiring(scene, like, robot, KinematicChain(scene, robot, like.device, like.dtype))
+        return ArmDrive(Gripper(wiring, self._task.grips), self._task, self._control)
 
 
 class ArmDrive:
-    """Drive of arm and fingers: actions move tool or joints, the last number the fingers. See
-    `sim.bodies.protocol.Drive`. Raises ConfigError for an actuator that is no position servo, and where the
-    task grips for an arm without fingers or without one touch sensor on each.
+    """Drive of an arm and its effector: the first numbers of an action move tool or joints, the others the
+    effector. See `sim.bodies.protocol.Drive`. Raises ConfigError for an actuator that is no position servo.
     """
 
-    def __init__(
-        self, scene: Scene, robot: ArmRobot, task: ManipulationTask, control: str, like: Tensor
-    ) -> None:
-        self._task, self._robot, self._mode = task, robot, control
-        self._chain = chain = KinematicChain(scene, robot, like.device, like.dtype)
-        self.wiring = Wiring(scene, like, robot, chain)
+    def __init__(self, effector: Effector, task: ManipulationTask, control: str) -> None:
+        self._effector, self._task, self._mode = effector, task, control
+        self.wiring = wiring = effector.wiring
+        scene, robot, chain = wiring.scene, wiring.robot, wiring.chain
         for servo in (*robot.joints, *robot.fingers):
             check_servo(scene.model, scene.ctrl(servo), f"{robot.name} is commanded by such servos alone.")
-        if task.grips:
-            _check_grip(robot, self.wiring)
+        self._chain = chain
         self._control = make_control(control, chain, robot, task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(chain, robot, task.reach)
         self._ready = ReadyPoses(chain, robot, task.ready_m)
         self.numbers, self.cloud_m = 1 + task.numbers, around_tool(task.reach)
-        move, grip = self._control.action, 1 if task.grips else 0
-        self.action = ActionSpec(
-            (*move.low, *(-1.0,) * grip), (*move.high, *(1.0,) * grip),
-            move.unit + (", fingers: -1 closed, 1 open" if grip else ""),
-        )  # fmt: skip
+        move, end = self._control.action, effector.action
+        self.action = ActionSpec((*move.low, *end.low), (*move.high, *end.high), move.unit + end.unit)
 
     def view(self, physics: Physics, goal: Float[Tensor, "n g"]) -> View:
-        return View(physics, self.wiring, goal)
+        return self._effector.view(physics, goal)
 
     def start(self, uniform: Float[Tensor, "k u"]) -> DriveStart:
         """Start states with the tool in the task's box, drawn by the first number."""
@@ -109,12 +104,13 @@ class ArmDrive:
         target, memory = self._control.command(memory, action, view.q_rad, view.tool, view.links)
         ctrl = target.new_zeros(len(target), wiring.scene.model.nu)
         ctrl[:, wiring.servos] = target
-        if self._task.grips:
-            ctrl[:, wiring.grips] = 0.5 * (action[:, -1:] + 1.0) * self._robot.open_m
+        if self._effector.action.dim:
+            own = action[:, self._control.action.dim :]
+            ctrl[:, self._effector.servos] = self._effector.targets(own, view)
         return ctrl, memory
 
     def script(self, view: View) -> Float[Tensor, "n b"]:
-        """Command of the tool and the fingers, in every control mode."""
+        """Command of the tool and the effector, in every control mode."""
         return self._task.expert(view, self._task.reach)
 
     def from_script(
@@ -125,24 +121,16 @@ class ArmDrive:
         A joint velocity moves the commanded joints, which are ahead of the measured ones by the servos' lag:
         it is computed from the commanded ones, or the lag would count twice.
         """
+        moved = self._by_tool.action.dim
+        end = self._effector.from_script(wanted[:, moved:], view)
         if self._mode == "cartesian":
-            return wanted
+            return torch.cat([wanted[:, :moved], end], -1)
         moves = self._mode == "joint_velocity"
         sent = self._chain.place(memory)[0] if moves else view.tool
         begun = self._by_tool.begin(view.q_rad, sent)
         target, _ = self._by_tool.command(begun, wanted, view.q_rad, view.tool, view.links)
         joints = (target - memory) * CONTROL_HZ if moves else target
-        return torch.cat([joints, wanted[:, self._by_tool.action.dim :]], -1)
-
-
-def _check_grip(robot: ArmRobot, wiring: Wiring) -> None:
-    """Raise ConfigError for an arm with which a task that grips cannot be commanded or scored."""
-    if not robot.fingers:
-        raise ConfigError(
-            f"{robot.name} has no fingers, and this task grips: name its fingers and open_m in its YAML "
-            "file, or choose a task without a gripper, such as arm/reach."
-        )
-    _ = wiring.finger_touch  # raises for a finger without a touch sensor
+        return torch.cat([joints, end], -1)
 
 
 def around_tool(reach: Reach) -> tuple[tuple[float, float, float], tuple[float, float, float]]:

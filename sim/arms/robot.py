@@ -27,6 +27,7 @@ class ArmRobot:
     fingers: tuple[str, ...] = ()  # slides, open at `open_m`
     open_m: float = 0.0
     tool: str = "tool"  # a site; z points away from the hand
+    gripper: str = "hand"  # a body at the flange, in whose place another hand can be mounted
 
     @property
     def path(self) -> Path:
@@ -70,7 +71,7 @@ def robot_from(data: object, path: Path) -> ArmRobot:
     if not isinstance(data, dict):
         raise ConfigError(
             f"{path} describes no arm; expected the keys {', '.join(needed)}, and optionally "
-            "fingers, open_m, tool."
+            "fingers, open_m, tool, gripper."
         )
     for key in data:
         if key not in known:
@@ -99,6 +100,7 @@ def robot_from(data: object, path: Path) -> ArmRobot:
         fingers,
         open_m,
         str(data.get("tool", "tool")),
+        str(data.get("gripper", "hand")),
     )
     sizes = {len(robot.joints), len(robot.home_rad), len(robot.speed_rad_s)}
     if len(sizes) != 1:

@@ -107,6 +107,15 @@ class Drive(Protocol):
 
 
 @runtime_checkable
+class Mounts(Protocol):
+    """A body of several parts."""
+
+    def mount(self, spec: Any) -> None:
+        """Add its other parts to the scene, which has the one at `path`."""
+        ...
+
+
+@runtime_checkable
 class Body(Protocol):
     """Robot that a task commands, before there is a scene."""
 

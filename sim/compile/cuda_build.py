@@ -72,9 +72,9 @@ def compile_cuda(nvrtc: ctypes.CDLL, source: str, arch: str) -> bytes:
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     if failed or not size.value:
-        said = text.value.decode(errors="replace").strip() or f"code {failed}"
+        log = text.value.decode(errors="replace").strip() or f"code {failed}"
         raise EnvError(
-            f"NVRTC could not build the simulator for {arch}: {said[-600:]}. Check with robo-rl doctor that "
+            f"NVRTC could not build the simulator for {arch}: {log[-600:]}. Check with robo-rl doctor that "
             "torch's CUDA version suits the GPU, or set eager=true."
         )
     return text.raw
@@ -145,10 +145,10 @@ def _driver() -> ctypes.CDLL:
 
 def _check(driver: Any, code: int) -> None:
     if code:
-        said = ctypes.c_char_p()
-        driver.cuGetErrorString(code, ctypes.byref(said))
+        message = ctypes.c_char_p()
+        driver.cuGetErrorString(code, ctypes.byref(message))
         raise EnvError(
-            f"The GPU's driver refused a kernel of the simulator: {(said.value or b'').decode()} (code "
+            f"The GPU's driver refused a kernel of the simulator: {(message.value or b'').decode()} (code "
             f"{code}). Check with robo-rl doctor that the driver suits torch's CUDA version, or set "
             "eager=true."
         )

@@ -23,6 +23,11 @@ class Hand:
     fingers: tuple[str, ...]
     bends: int  # joints of a finger
     rest_rad: tuple[float, ...]  # of a finger: bent over, its tip beside an object on the palm
+    palm: str  # body that carries the fingers
+    grasp_m: float  # height over the origin of `palm` at which opposite tips meet an object between them
+    flange_m: float  # height of that origin over the flange of an arm
+    open_rad: tuple[float, ...]  # of a finger around an object in front of the palm
+    closed_rad: tuple[float, ...]  # of a finger pressed into it
 
     @property
     def path(self) -> Path:
@@ -44,6 +49,11 @@ HANDS = {
         fingers=("east", "north", "west", "south"),
         bends=4,
         rest_rad=(0.0, math.radians(66.0), math.radians(75.0), math.radians(52.0)),
+        palm="palm",
+        grasp_m=0.092,
+        flange_m=0.05,
+        open_rad=(0.0, math.radians(60.0), math.radians(60.0), math.radians(10.0)),
+        closed_rad=(0.0, math.radians(92.0), math.radians(62.0), math.radians(30.0)),
     )
 }
 

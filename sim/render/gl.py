@@ -21,13 +21,13 @@ _SMALL_PX2 = 256 * 256
 
 def check_gl_name() -> None:
     """Raise ConfigError for a MUJOCO_GL that MuJoCo does not know, on which its import fails."""
-    asked = os.environ.get("MUJOCO_GL", "").lower().strip()
-    if asked and asked not in (*BACKENDS, *_IMPORTABLE):
-        raise _unknown(asked)
+    name = os.environ.get("MUJOCO_GL", "").lower().strip()
+    if name and name not in (*BACKENDS, *_IMPORTABLE):
+        raise _unknown(name)
 
 
-def _unknown(asked: str) -> ConfigError:
-    return ConfigError(f"MUJOCO_GL is '{asked}'; expected one of {', '.join(BACKENDS)}, or leave it unset.")
+def _unknown(name: str) -> ConfigError:
+    return ConfigError(f"MUJOCO_GL is '{name}'; expected one of {', '.join(BACKENDS)}, or leave it unset.")
 
 
 @cache
@@ -37,10 +37,10 @@ def backend() -> str:
     Raises ConfigError for an unknown MUJOCO_GL, MissingDependencyError with the command that installs one
     when there is none.
     """
-    if asked := os.environ.get("MUJOCO_GL", "").lower().strip():
-        if asked not in BACKENDS:
-            raise _unknown(asked)
-        return asked
+    if name := os.environ.get("MUJOCO_GL", "").lower().strip():
+        if name not in BACKENDS:
+            raise _unknown(name)
+        return name
     if _egl_works():
         return "egl"
     if _osmesa_works():

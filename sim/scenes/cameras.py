@@ -15,10 +15,10 @@ from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import SEGMENTS, ArraySpec
 from sim.bodies.pose import Pose
-from sim.bodies.rotation import multiply, rotate
+from sim.bodies.rotation import from_rotvec, multiply, rotate
 from sim.engines.protocol import Engine, Physics
 from sim.engines.visual_randomisation import VisualRandomisation
-from sim.scenes.point_cloud import cloud, rays
+from sim.scenes.point_cloud import cloud, in_pictures, rays
 from sim.scenes.segments import classes
 from sim.tasks.table import TaskOptions
 
@@ -115,6 +115,31 @@ class Cameras:
             found[f"points.{name}"][world] = cloud(
                 depth_m, looking, place, self._low_m, self._high_m, self._count
             )
+
+    @property
+    def pictures(self) -> tuple[str, ...]:
+        """Keys of the colour pictures."""
+        return tuple(f"image.{name}" for name in self._names if "rgb" in self._senses)
+
+    def places(self, physics: Physics, place_m: Float[Tensor, "n 3"]) -> dict[str, Float[Tensor, "n 2"]]:
+        """Place of a point of each world [m; world frame] in each colour picture, see `in_pictures`; with the
+        shift and turn of the world's appearance, which the picture has too.
+        """
+        scene, found = self._engine.scene, {}
+        for key in self.pictures:
+            name = key.removeprefix("image.")
+            body, mount, _ = self._mounts[name]
+            row, still = scene.camera(name), torch.zeros(3)
+            shift_m, turn_rad = (
+                torch.stack([still if each is None else getattr(each, part)[row] for each in self._visuals])
+                for part in ("camera_m", "camera_rad")
+            )
+            on_body = Pose(mount.m + shift_m, multiply(from_rotvec(turn_rad), mount.quat))
+            m, quat = (part[:, body].float().cpu() for part in (physics.body_m, physics.body_quat))
+            camera = Pose(m + rotate(quat, on_body.m), multiply(quat, on_body.quat))
+            fovy_rad = math.radians(float(scene.model.cam_fovy[row]))
+            found[key] = in_pictures(place_m.float().cpu(), camera, fovy_rad)
+        return found
 
     def _mount(self, name: str) -> tuple[int, Pose, Float[Tensor, "h w 3"]]:
         """Body of a camera, its pose on it, and the directions of its pixels."""

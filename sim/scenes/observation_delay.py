@@ -10,7 +10,9 @@ from torch import Tensor
 
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Bool, Int
+from robo_rl.core.text.instruction import INSTRUCTION
 
+ON_DEVICE = ("state", INSTRUCTION)  # observations in the engine's memory
 _NAME = "late_"  # prefix of its keys in a snapshot
 
 
@@ -73,8 +75,8 @@ class ObservationDelay:
         return {_NAME + key: value.clone() for key, value in kept.items()}
 
     def load(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
-        """Restore from a snapshot, which may hold other keys. device: of states; pictures stay in the host's
-        memory.
+        """Restore from a snapshot, which may hold other keys. device: of `ON_DEVICE`; pictures, and places in
+        them, stay in the host's memory.
         """
         mine = {
             key.removeprefix(_NAME): value.clone() for key, value in saved.items() if key.startswith(_NAME)
@@ -82,4 +84,4 @@ class ObservationDelay:
         if mine:
             self._delay = mine.pop("delay").to(device)
             past = {key.removeprefix("obs."): value for key, value in mine.items()}
-            self._past = past | {"state": past["state"].to(device)} if "state" in past else past
+            self._past = {key: value.to(device) if key in ON_DEVICE else value for key, value in past.items()}

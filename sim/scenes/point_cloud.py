@@ -1,4 +1,4 @@
-"""Point clouds in the world frame from depth pictures.
+"""Point clouds in the world frame from depth pictures, and points of the world in pictures.
 
 A pinhole camera without distortion, x to the right, y up, looking along -z (OpenGL's and MuJoCo's frame);
 pixel centres have half-integer coordinates.
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from sim.bodies.pose import Pose
-from sim.bodies.rotation import rotate
+from sim.bodies.rotation import conjugate, rotate
+from sim.render.projection import NEAREST_M, OUTSIDE
 
 
 def rays(height: int, width: int, fovy_rad: float) -> Float[Tensor, "h w 3"]:
@@ -40,3 +41,13 @@ def cloud(
     if len(found) == 0:
         return points.new_zeros(count, 3)
     return found[torch.arange(count) * len(found) // count]
+
+
+def in_pictures(place_m: Float[Tensor, "n 3"], camera: Pose, fovy_rad: float) -> Float[Tensor, "n 2"]:
+    """`sim.render.projection.in_picture` in batches, for a square picture and a point [m; world frame] of
+    each world. camera: position (n, 3), quaternion wxyz (n, 4).
+    """
+    right_m, up_m, back_m = rotate(conjugate(camera.quat), place_m - camera.m).unbind(-1)
+    half_m = math.tan(0.5 * fovy_rad) * (-back_m).clamp_min(NEAREST_M)
+    place = torch.stack([right_m / half_m, -up_m / half_m], -1)
+    return place.clamp(-OUTSIDE, OUTSIDE).nan_to_num(OUTSIDE)  # also of a world that has diverged

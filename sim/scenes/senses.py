@@ -12,9 +12,11 @@ from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.core.spec import ArraySpec
-from sim.engines.protocol import Engine, Physics
+from sim.bodies.scene_view import SceneView
+from sim.engines.protocol import Engine
 from sim.engines.visual_randomisation import VisualRandomisation
 from sim.scenes.cameras import Cameras
+from sim.scenes.instructions import Instructions
 from sim.scenes.observation_delay import ObservationDelay
 from sim.scenes.randomise import Randomise, seen
 
@@ -26,6 +28,7 @@ OWN = (  # parts measured by a robot's own sensors, and its commands
     "heading",
     "opening",
     "joints",
+    "finger joints",
     "joint speeds",
     "tool axis",
     "touch",
@@ -53,6 +56,7 @@ class Senses:
         randomise: Randomise,
         parts: tuple[tuple[str, int, str], ...],
         known: str,
+        instructions: Instructions,
     ) -> None:
         if known not in KNOWN:
             raise UnknownNameError("state", known, KNOWN)
@@ -69,10 +73,11 @@ class Senses:
         self._shown: tuple[int, VisualRandomisation] | None = None  # last seed and its appearance
         unit = ", ".join(f"{part} {unit}" for part, _, unit in parts)
         state = ArraySpec((sum(count for _, count, _ in parts),), unit=unit)
-        self.specs = {"state": state, **cameras.specs}
+        self._instructions = instructions
+        self.specs = {"state": state, **cameras.specs, **instructions.specs}
 
     def after_step(
-        self, state: Float[Tensor, "n o"], good: Bool[Tensor, " n"], physics: Physics,
+        self, state: Float[Tensor, "n o"], good: Bool[Tensor, " n"], view: SceneView,
         seeds: Int[Tensor, " n"], age: Int[Tensor, " n"], before: Obs, drawn: Sequence[int],
     ) -> Obs:  # fmt: skip
         """Observations of all worlds after a step.
@@ -81,24 +86,32 @@ class Senses:
         pictures; those of the others are `before`, and all are new with delayed observations. Fresh tensors.
         """
         late = bool(self._randomise.obs_delay[1])
-        pictures = self._cameras.take(physics, range(len(state)) if late else drawn, before)
+        pictures = self._cameras.take(view.physics, range(len(state)) if late else drawn, before)
         noisy = torch.where(good[:, None], self._noisy(state, seeds, age), before["state"])
-        return self._delay.push({"state": noisy, **pictures})
+        return self._delay.push({"state": noisy, **pictures, **self._instructions.of(view, seeds)})
 
     def at_start(
         self,
         worlds: Int[Tensor, " k"],
         state: Float[Tensor, "k o"],
-        physics: Physics,
-        seeds: Int[Tensor, " k"],
+        view: SceneView,
+        every_seed: Int[Tensor, " n"],
         before: Obs | None,
     ) -> Obs:
-        """First observations of worlds that start, and `before` of the others; None: all worlds start."""
+        """First observations of worlds that start, and `before` of the others; None: all worlds start.
+
+        every_seed: those of all episodes that are now running.
+        """
+        seeds = every_seed[worlds]
         self._set_visuals(worlds, seeds)
-        begun = self._noisy(state, seeds, torch.zeros_like(seeds))
+        begun = {"state": self._noisy(state, seeds, torch.zeros_like(seeds))}
+        named = self._instructions.of(view, every_seed)  # places in pictures are in the host's memory
+        begun |= {key: value[worlds.to(value.device)] for key, value in named.items()}
         if before is not None:
-            begun = before["state"].index_copy(0, worlds, begun)
-        first = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
+            begun = {
+                key: before[key].index_copy(0, worlds.to(value.device), value) for key, value in begun.items()
+            }
+        first = begun | self._cameras.take(view.physics, worlds.tolist(), before)
         self._delay.begin(worlds, first, self._randomise.obs_delays(seeds))
         return first
 
@@ -111,13 +124,15 @@ class Senses:
         self,
         mask: Bool[Tensor, " n"],
         state: Float[Tensor, "n o"],
+        view: SceneView,
         seeds: Int[Tensor, " n"],
         before: Obs,
     ) -> Obs:
         """First observations of the worlds that start (`mask`), and `before` of the others; `on_device`."""
         begun = self._noisy(state, seeds, torch.zeros_like(seeds))
-        self._delay.begin_where(mask, {"state": begun}, self._randomise.obs_delays(seeds))
-        return {"state": torch.where(mask.unsqueeze(1), begun, before["state"])}
+        first = {"state": begun, **self._instructions.of(view, seeds)}
+        self._delay.begin_where(mask, first, self._randomise.obs_delays(seeds))
+        return {key: torch.where(mask.unsqueeze(1), value, before[key]) for key, value in first.items()}
 
     def visuals_of(self, seed: int) -> VisualRandomisation | None:
         """Appearance in the episode of this seed; None: that of the model."""
@@ -134,7 +149,7 @@ class Senses:
         self,
         saved: Mapping[str, Any],
         state: Float[Tensor, "n o"],
-        physics: Physics,
+        view: SceneView,
         seeds: Int[Tensor, " n"],
     ) -> Obs:
         """Restore and return the observations of a snapshot. state: the delayed one at that time."""
@@ -143,7 +158,8 @@ class Senses:
         if self._randomise.obs_delay[1]:
             self._delay.load(saved, seeds.device)
             return self._delay.delayed()
-        return {"state": state, **self._cameras.take(physics, range(len(state)))}
+        pictures = self._cameras.take(view.physics, range(len(state)))
+        return {"state": state, **pictures, **self._instructions.of(view, seeds)}
 
     def _set_visuals(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:
         if self._randomise.changes_visuals and self._cameras.specs:

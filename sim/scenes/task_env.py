@@ -16,7 +16,7 @@ from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.spec import EnvSpec
 from sim.actuators.load import load_actuator
 from sim.asset_files import ASSETS
-from sim.bodies.protocol import CONTROL_HZ, SUBSTEPS, Body, Drive, SceneTask
+from sim.bodies.protocol import CONTROL_HZ, SUBSTEPS, Body, Drive, Mounts, SceneTask
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import place_bodies
 from sim.engines.protocol import Engine, Physics, RestartsByMask
@@ -24,6 +24,7 @@ from sim.engines.scene import Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged
+from sim.scenes.instructions import Instructions
 from sim.scenes.randomise import load_randomise
 from sim.scenes.reset_prefetch import ResetPrefetch
 from sim.scenes.senses import Senses, to_host
@@ -69,7 +70,10 @@ class TaskVecEnv:
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)
-        self._senses = Senses(self._engine, cameras, self._randomise, self.task.obs_parts, options.state)
+        self._instructions = Instructions(self.task, cameras, options, self._engine.device)
+        self._senses = Senses(
+            self._engine, cameras, self._randomise, self.task.obs_parts, options.state, self._instructions
+        )
         self.spec = self._make_spec(f"{suite_of(task)}/{task}{options.name_suffix(suite_of(task))}")
         self._starts = ResetPrefetch(self.task, self._drive, self._engine)
         rules = TaskRules(options.reward == "dense", self.spec.max_episode_steps, options.ends_with_success)
@@ -149,7 +153,7 @@ class TaskVecEnv:
         diverged, success, seed = ~scored.sane, scored.counts.success, self._episode_seed
         ended = scored.terminated | scored.truncated
         final = self._senses.after_step(
-            scored.obs, scored.sane, self._physics, seed, self._age, self._obs, self._drawn(ended)
+            scored.obs, scored.sane, self.view, seed, self._age, self._obs, self._drawn(ended)
         )
         self._obs = final
         if self._restarts is not None:
@@ -168,6 +172,7 @@ class TaskVecEnv:
             "episode_seed": seed.clone(),
             "next_seed": self._episode_seed.clone(),
             "diverged": diverged,
+            **self._instructions.info(seed),
         }
         ends = (scored.reward, scored.terminated, scored.truncated)
         if self._resident:
@@ -224,7 +229,7 @@ class TaskVecEnv:
             kept = value if len(worlds) == self.num_envs else getattr(self, name).index_copy(0, worlds, value)
             setattr(self, name, kept)
         self._physics = self._engine.physics()
-        return self._senses.at_start(worlds, obs, self._physics, seeds, before)
+        return self._senses.at_start(worlds, obs, self.view, self._episode_seed, before)
 
     def _begin_where(self, ended: Tensor, seeds: Tensor, before: Obs) -> Obs:
         """`_begin` in the worlds of a mask, by operations of fixed shape. seeds: of all worlds after it."""
@@ -248,8 +253,9 @@ class TaskVecEnv:
             setattr(self, name, torch.where(ended.view(-1, *[1] * (old.ndim - 1)), value, old))
         self._episode_seed = seeds
         self._physics = self._engine.physics()
-        obs = self.task.observe(self.view).to(torch.float32)
-        return self._senses.restarted(ended, obs, seeds, before)
+        view = self.view
+        obs = self.task.observe(view).to(torch.float32)
+        return self._senses.restarted(ended, obs, view, seeds, before)
 
     def snapshot(self) -> dict[str, Any]:
         """Complete state: copying it is cheaper than simulating up to it again."""
@@ -288,7 +294,7 @@ class TaskVecEnv:
         if self._resident and self._seeds is not None:
             self._restarts = DeviceRestarts(self._seeds, self.num_envs, device)
         obs = self._senses.load(
-            snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed
+            snapshot, snapshot["obs"].to(device, copy=True), self.view, self._episode_seed
         )
         self._obs = obs
         return self._given(obs)
@@ -316,6 +322,8 @@ def _make_scene(task: SceneTask, body: Body, actuator: str) -> Scene:
     model = load_actuator(actuator)
 
     def edit(spec: Any) -> None:
+        if isinstance(body, Mounts):
+            body.mount(spec)
         task.edit(spec)
         if model is not None:
             model.add_friction(spec)

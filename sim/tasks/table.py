@@ -34,6 +34,9 @@ MOBILE: Tasks = {
 IN_HAND: Tasks = {
     "reorient": ("sim.tasks.hand.reorient:ReorientTask", None),
 }
+ARM_HAND: Tasks = {
+    "pick": ("sim.tasks.arm_hand.pick:PickTask", None),
+}
 
 
 class Suite(NamedTuple):
@@ -63,6 +66,12 @@ SUITES = {
         "sim.hands.drive:HandBody",
         "sim.hands.drive:HandTask",
         {"robot": "hand4", "control": "joint_position"},
+    ),
+    "arm_hand": Suite(
+        ARM_HAND,
+        "sim.hands.mounted:ArmHandBody",
+        "sim.arms.drive:ManipulationTask",
+        {"robot": "panda", "control": "cartesian"},
     ),
 }
 NAME_OPTIONS = (
@@ -130,6 +139,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "coverage": (*_NUMBER, type(None)),
     "turns": (*_NUMBER, type(None)),
     "beads": (*_WHOLE, type(None)),
+    "wordings": _TEXT,
     "compiled": (*_FLAG, type(None)),
     "device": (*_TEXT, type(None)),
 }
@@ -187,6 +197,7 @@ class TaskOptions:
     senses: str = setting("rgb", 'senses of the cameras, joined by "+": "rgb+depth+points+segmentation"')
     points: int = setting(512, "number of points in each point cloud")
     image_size: int = setting(84, "height and width of each camera image [px]")
+    wordings: str = setting("training", "pick: wordings of the instructions: training, or new")
     compiled: bool | None = setting(None, "compile the physics; none: from 64 environments on")
     device: str | None = setting(None, "device of engines that can choose; none: a GPU if there is one")
 

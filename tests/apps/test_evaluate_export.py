@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import av
 import pytest
 from safetensors.torch import load_file
 
-from robo_rl.apps import evaluate, export
+from policies.checkpoint import save_policy
+from robo_rl.apps import data, evaluate, export
 from robo_rl.apps import run as run_verb
-from robo_rl.conf.schema import EvaluateConfig, ExportConfig, RunConfig
-from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.apps.datasets import export as data_export
+from robo_rl.apps.datasets import show
+from robo_rl.conf.datasets.exchange import DataExportConfig
+from robo_rl.conf.datasets.replay import DataShowConfig
+from robo_rl.conf.schema import DataMergeConfig, EvaluateConfig, ExportConfig, RunConfig
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError, DiskFullError
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
 from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
+from sim.registry import make_env
 from tests.apps.conftest import ENV
+from tests.policies.small import flow_policy
 
 
 def evaluate_config(policy: Path, **changes: object) -> EvaluateConfig:
@@ -84,6 +92,35 @@ def test_unwritable_out_is_refused_first(run: Path, tmp_path: Path) -> None:
             evaluate.check_outputs(EvaluateConfig("not looked for", video=name))
 
 
+def test_out_of_exports_is_refused_by_the_name_that_was_given(run: Path, tmp_path: Path) -> None:
+    """Not by the name of the partial file beside it, and before any work."""
+    (tmp_path / "file").write_text("x")
+    out = str(tmp_path / "file" / "new")
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        export.main(ExportConfig(str(run), out))
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        data_export.main(DataExportConfig("a dataset that is not even looked for", out=out))
+    with pytest.raises(ConfigError, match=f"^out={out} cannot be written"):
+        data.merge(DataMergeConfig(["not looked for"], out))
+    with pytest.raises(ConfigError, match=f"^out={out}.png cannot be written"):
+        show.main(DataShowConfig("not looked for", out=f"{out}.png"))
+
+
+def test_a_full_disk_costs_no_measurement(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result is printed before its file is written."""
+
+    def full(path: Path, report: object) -> None:
+        raise DiskFullError(f"The disk is full: could not write {path}.")
+
+    monkeypatch.setattr(evaluate, "write_json", full)
+    config = EvaluateConfig(str(run), episodes=1, max_episode_steps=5, out=str(tmp_path / "e.json"))
+    with pytest.raises(DiskFullError):
+        evaluate.main(config)
+    assert "success 0/1" in capsys.readouterr().out
+
+
 def test_a_film_shows_as_many_episodes_as_there_are(run: Path, tmp_path: Path) -> None:
     """One episode of four steps: four frames, and its last one for 0.8 s."""
     film = tmp_path / "film.mp4"
@@ -101,6 +138,25 @@ def test_read_only_policy_is_evaluated(run: Path, tmp_path: Path, capsys: pytest
     evaluate.main(EvaluateConfig(str(policy), episodes=2, num_workers=0, out=str(out)))
     assert json.loads(out.read_text())["n"] == 2
     assert f"success not saved in {policy} (Is a directory)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        (None, True),
+        ("quad/hover:history=2,craft=cf21", True),
+        ("quad/hover:history=2, craft=cf21", True),
+        ("quad/hover:craft=cf21,history=2,max_episode_steps=9", False),
+    ],
+)
+def test_success_in_its_own_environment_is_noted(given: str | None, same: bool, tmp_path: Path) -> None:
+    """Options in another order name the same environment; the note has the policy's own name of it."""
+    with closing(make_env("quad/hover:craft=cf21,history=2", 1)) as env:
+        save_policy(tmp_path / "policy", flow_policy(env.spec))
+    evaluate.main(EvaluateConfig(str(tmp_path / "policy"), env=given, episodes=1, num_workers=0))
+    note = read_success_note(tmp_path / "policy")
+    assert (note is not None) is same
+    assert note is None or note["env"] == "quad/hover:craft=cf21,history=2"
 
 
 @pytest.mark.long

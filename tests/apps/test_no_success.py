@@ -230,6 +230,8 @@ def test_policies_are_compared_by_their_returns() -> None:
     found = "the first policy's mean return is higher by 1; paired permutation test p = 0.008"
     assert evaluate.verdict(tuned, base) == f"same 8 episodes: {found}: a significant difference"
     assert "lower by 1; paired permutation test" in evaluate.verdict(base, tuned)
+    longer, better = result([-10.0 * i for i in range(40)]), result([-10.0 * i + 1.0 for i in range(40)])
+    assert evaluate.verdict(better, longer).endswith("permutation test p < 0.001: a significant difference")
     assert evaluate.verdict(base, base).endswith("p = 1.00: no significant difference")
 
 

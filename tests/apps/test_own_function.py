@@ -254,6 +254,26 @@ def test_an_error_inside_the_function_names_its_line(
     assert "my_scripts.py line 8" in capsys.readouterr().err
 
 
+def test_an_expert_that_cannot_start_leaves_no_dataset(tmp_path: Path) -> None:
+    """Neither where its class raises, nor at a wrong first action; a dataset that was there is kept."""
+
+    class Broken:
+        def __init__(self) -> None:
+            raise RuntimeError("no table")
+
+        def __call__(self, obs: Any) -> Any:
+            return to_zero(obs)
+
+    for expert in (Broken, lambda obs: None):
+        with pytest.raises((RuntimeError, ConfigError)):
+            rr.collect(ENV, expert=expert, out=tmp_path / "data", **SMALL)
+        assert not (tmp_path / "data").exists()
+    rr.collect(ENV, expert=to_zero, out=tmp_path / "data", episodes=1, **SMALL)
+    with pytest.raises(RuntimeError, match="no table"):
+        rr.collect(ENV, expert=Broken, out=tmp_path / "data", episodes=2, **SMALL)
+    assert len(rr.Dataset(tmp_path / "data")) == 1
+
+
 def test_only_one_may_act(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot both act: leave one of them out"):
         rr.collect(ENV, expert=to_zero, policy="runs/base", out=tmp_path / "data", **SMALL)

@@ -107,8 +107,9 @@ def test_server_killed_in_a_request_is_one_sentence(
     code = main(["evaluate", f"policy=remote:{address}", "episodes=4", "num_envs=2", "num_workers=0"])
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said == (
-        f"robo-rl: The policy server at {address} cannot be used: it closed the connection. See that it "
-        "runs, then start this program again: it does not reconnect."
+        f"robo-rl: The policy server at {address} cannot be used: it closed the connection. This program "
+        "does not reconnect: start it again, and the server too if that has ended: robo-rl serve "
+        f"policy=<run> port={address.rpartition(':')[2]}"
     )
     assert code == 3
     assert len(asked) == 3
@@ -167,11 +168,26 @@ def test_other_machines_need_a_token(
         serve.token_of(config, loopback=True)
 
 
+def test_a_refused_policy_leaves_no_token(
+    reach: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy with a memory is not served: nothing is written for clients, and no line asks to copy it."""
+    monkeypatch.setattr(serve, "memory_shape", lambda policy: (4, 8))
+    assert main(["serve", f"policy={reach.folder}", "port=0", f"token={tmp_path / 'token'}"]) == 2
+    said = capsys.readouterr()
+    assert "remembers its decisions" in said.err
+    assert "token" not in said.out
+    assert not (tmp_path / "token").exists()
+    assert main(["serve", "policy=not looked for", "port=0", f"token={tmp_path}/absent/token"]) == 2
+    assert "cannot be made" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["serve", "policy=remote:a"], "is served already"),
         (["serve", "policy=nowhere", "port=0"], "nowhere does not exist"),
+        (["run", "bundle=remote:a:5555"], "Give bundle=<a copy of it> robot=<...> remote=a:5555; to"),
         (["evaluate", "policy=remote:a:b:c"], "is no address of a policy server"),
         (["export", "policy=remote:a", "out=x"], "here its files are needed"),
         (["finetune", "base=remote:a", "out=x"], "here its files are needed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ArraySpec
 from robo_rl.data.episodes import dataset_writer
 from robo_rl.data.info import dataset_info
+from robo_rl.data.review.one_episode import episode_at
 from robo_rl.data.store import DatasetWriter, Episode, EpisodeStore
 from robo_rl.data.validate import Fault, validate
 from tests.data import recordings
@@ -185,6 +187,15 @@ def test_a_missing_episodes_folder(dataset: Path) -> None:
     assert _only(dataset).kind == "missing_folder"
     with pytest.raises(DataError, match=r"episodes is missing: .*Copy it again"):
         EpisodeStore(dataset)
+
+
+def test_advice_on_a_folder_with_a_space_can_be_pasted(dataset: Path) -> None:
+    """A shell would split the path."""
+    spaced = dataset.rename(dataset.parent / "my data")
+    with pytest.raises(DataError, match=re.escape(f"robo-rl data list 'path={spaced}'")):
+        episode_at(spaced, 99)
+    shutil.rmtree(spaced / "episodes")
+    assert f"robo-rl data repair 'path={spaced}'" in str(_only(spaced))
 
 
 def test_a_copy_without_its_contract_is_named(dataset: Path) -> None:

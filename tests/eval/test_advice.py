@@ -71,6 +71,19 @@ def test_base_without_success_is_reported_after_its_phase() -> None:
     assert warning(worked, base_done=True, **told) == ("", "")
 
 
+def test_a_dense_reward_is_advised_where_the_environment_has_one() -> None:
+    """Tasks such as recall/buttons refuse reward=dense."""
+    for can_be_dense in (True, False):
+        seen = TrainingHistory(EpisodeTally(10, 0), can_be_dense=can_be_dense)
+        seen = TrainingHistory.from_json(seen.to_json())
+        told = (
+            warning(seen, has_base=True, base_done=True)[1],
+            advice(SuccessRate(0, 8), None, seen, env_steps=1000, demos=False),
+        )
+        assert all(("reward=dense" in said) is can_be_dense for said in told)
+        assert all("check the environment's success" in said for said in told)
+
+
 def test_success_that_does_not_end_episodes_asks_for_no_longer_ones() -> None:
     """An environment that truncates only: all its successes last for the whole 30 steps."""
     seen = TrainingHistory(limit_steps=30, sparse=False)

@@ -68,11 +68,13 @@ def store(rollout: Rollout, lane: int, obs: float, reward: float = 0.0, seed: in
     rollout.add(Lanes.of(torch.tensor([lane])), values, 1.0)
 
 
-def test_decisions_wait_for_the_rest_of_their_group() -> None:
+@pytest.mark.parametrize(("by_length", "one", "two"), [(False, 1.0, 1.0), (True, 1.5, 0.75)])
+def test_decisions_wait_for_the_rest_of_their_group(by_length: bool, one: float, two: float) -> None:
     """Start 1 is complete in the first round, start 2 in the second, start 3 never: its episode is dropped
     after a round of waiting. Running episodes continue across rounds with all their decisions and rewards.
+    one, two: weight of each decision of an episode with one or two of them; by length both have 1.5 in all.
     """
-    config = GroupConfig(size=2, lowest=0.0, highest=1.0)
+    config = GroupConfig(size=2, lowest=0.0, highest=1.0, by_length=by_length)
     rollout = Rollout(2, 20, WIDTHS, grouped=True)
     for obs, reward, seed in ((1.0, 0.0, None), (2.0, 1.0, 1), (3.0, 0.0, 2), (4.0, 0.25, None)):
         store(rollout, 0, obs, reward, seed)
@@ -80,7 +82,7 @@ def test_decisions_wait_for_the_rest_of_their_group() -> None:
         store(rollout, 1, obs, reward, seed)
     taken, info = rollout.take_groups(config)
     assert taken.obs.flatten().tolist() == [1.0, 2.0, 5.0]
-    torch.testing.assert_close(taken.advantage, torch.tensor([1.0, 1.0, -1.0]))
+    torch.testing.assert_close(taken.advantage, torch.tensor([two, two, -one]))
     assert taken.returns is None
     assert [float(info[f"train/groups_{key}"]) for key in ("complete", "learned")] == [1.0, 1.0]
     assert rollout.count.tolist() == [2, 2]  # decisions 3, 4 and 6, 7
@@ -92,8 +94,22 @@ def test_decisions_wait_for_the_rest_of_their_group() -> None:
         taken, _ = each.take_groups(config)
         assert taken.obs.flatten().tolist() == [3.0, 4.0, 8.0]
         # returns 0 and 0.25 + 0.5
-        torch.testing.assert_close(taken.advantage, torch.tensor([-1.0, 1.0, 1.0]), atol=1e-4, rtol=0.0)
+        torch.testing.assert_close(taken.advantage, torch.tensor([-one, two, two]), atol=1e-4, rtol=0.0)
         assert each.count.tolist() == [0, 0]  # the episodes 6 and 7, 9 have waited a round
+
+
+def test_lengths_are_those_of_the_episodes_learned_from() -> None:
+    """Start 1 has episodes of one and two decisions. Start 2, with one of five, has no success: left out."""
+    rollout = Rollout(2, 20, WIDTHS, grouped=True)
+    for lane, obs, reward, seed in (
+        *((0, 1.0, 0.0, None), (0, 2.0, 1.0, 1), (1, 3.0, 0.0, 1), (1, 4.0, 0.0, 2)),
+        *((0, 5.0, 0.0, None),) * 4,
+        (0, 5.0, 0.0, 2),
+    ):
+        store(rollout, lane, obs, reward, seed)
+    taken, _ = rollout.take_groups(GroupConfig(size=2))
+    assert taken.obs.flatten().tolist() == [1.0, 2.0, 3.0]
+    torch.testing.assert_close(taken.advantage, torch.tensor([0.75, 0.75, -1.5]), atol=1e-4, rtol=0.0)
 
 
 def test_learning_from_groups_uses_no_critic_and_no_other_normalisation() -> None:
@@ -127,6 +143,7 @@ def test_learning_from_groups_uses_no_critic_and_no_other_normalisation() -> Non
         (GroupConfig(size=4), {"normalized": True}, "normalize_reward=false"),
         (GroupConfig(size=4), {"draws": True}, "kind=chain"),
         (GroupConfig(size=4), {"growing": True}, "random_step=decision"),
+        (GroupConfig(by_length=False), {}, "groups.by_length=False has no effect: give method.groups.size=8"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(

@@ -29,9 +29,9 @@ def test_first_signal_requests_and_second_interrupts(
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
     with stop_between_steps() as stop:
-        assert not stop.asked
+        assert not stop.requested
         signal.raise_signal(signal.SIGINT)
-        assert stop.asked
+        assert stop.requested
         assert "once more stops at once" in capfd.readouterr().err
         signal.raise_signal(signal.SIGTERM)  # the same request, told twice
         time.sleep(SAME_S + 0.1)
@@ -88,7 +88,7 @@ from robo_rl.runs.signals import stop_between_steps
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the kernel then tells this process when its terminal is gone
 with stop_between_steps() as stop:
     Path(sys.argv[1]).write_text("running")
-    while not stop.asked:
+    while not stop.requested:
         print("step", flush=True)
         time.sleep(0.01)
     print("saving", file=sys.stderr, flush=True)  # as a progress bar does

@@ -92,6 +92,8 @@ def test_options_that_are_none_keep_the_default() -> None:
         ("pusht/state", "sparse", False),
         ("gym/Hopper-v5", None, True),
         ("recall/buttons", None, False),
+        ("recall/buttons", "dense", False),  # it has no such option
+        ("drone/seek", "dense", False),
         ("quad/hover", None, True),
     ],
 )

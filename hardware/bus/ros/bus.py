@@ -231,8 +231,10 @@ class RosBus:
         for qos in requested:
             # The first one matches every publisher, so only its mismatches are reported.
             events = {} if qos is requested[0] else {"event_callbacks": silent_events()}
-            asked = qos_profile(qos, quality.depth)
-            made.append(self._node.create_subscription(ros_type, topic, receive, asked, raw=raw, **events))
+            ros_profile = qos_profile(qos, quality.depth)
+            made.append(
+                self._node.create_subscription(ros_type, topic, receive, ros_profile, raw=raw, **events)
+            )
         self._waits.changed()
         if topic_watch is not None:
             self._watches.append(topic_watch)

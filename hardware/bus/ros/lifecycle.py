@@ -55,8 +55,8 @@ class RosLifecycle:
     def _on_activate(self) -> bool:
         if self._following:
             return True
-        done, said = self._activate()
-        self._log(said)
+        done, sentence = self._activate()
+        self._log(sentence)
         return done
 
     def _on_deactivate(self) -> bool:

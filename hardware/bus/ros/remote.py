@@ -87,8 +87,8 @@ class RosTrajectoryAction:
         replaced = number != self._sent or number < self._first
         if replaced or answer is None or answer.status == CANCELED or answer.result.error_code == SUCCESSFUL:
             return
-        said = answer.result.error_string.rstrip(". ") or f"error code {answer.result.error_code}"
-        self._fault = f"the action '{self._name}' failed: {said}"
+        reason = answer.result.error_string.rstrip(". ") or f"error code {answer.result.error_code}"
+        self._fault = f"the action '{self._name}' failed: {reason}"
 
     def close(self) -> None:
         """Release the client."""

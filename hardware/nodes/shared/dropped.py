@@ -45,8 +45,8 @@ class DropReporter:
     def tell(self, source: str, reason: Reason | None, now_s: float, numbers: str = "") -> None:
         """Report a dropped command. source: its sender. numbers: further sentences, without their end."""
         if reason is not None and reason not in EXPECTED:
-            said = f"{reason.sentence}. {numbers}" if numbers else reason.sentence
-            self.tell_sentence(f"what {source} sends", said, now_s)
+            sentence = f"{reason.sentence}. {numbers}" if numbers else reason.sentence
+            self.tell_sentence(f"what {source} sends", sentence, now_s)
 
     def tell_sentence(self, what: str, sentence: str, now_s: float) -> None:
         """Report that `what` is dropped, and why; nothing for an empty sentence."""

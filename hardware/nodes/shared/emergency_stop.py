@@ -66,14 +66,14 @@ class EmergencyStop:
         self._heard.add(sender)
         (self._pressing.add if message.on else self._pressing.discard)(sender)
         others = self._pressing & self._senders
-        self._judge(message, received_s, STILL_PRESSED if others else "")
+        self._pass_on(message, received_s, STILL_PRESSED if others else "")
 
     def _receive_unknown(self, message: Flag, received_s: float) -> None:
         self._heard |= self._senders
         several = NOT_TOLD_APART.format(len(self._senders)) if len(self._senders) > 1 else ""
-        self._judge(message, received_s, several)
+        self._pass_on(message, received_s, several)
 
-    def _judge(self, message: Flag, received_s: float, against: str) -> None:
+    def _pass_on(self, message: Flag, received_s: float, against: str) -> None:
         """Pass a press on, and a release that nothing speaks against."""
         if message.on:
             self._latched = True

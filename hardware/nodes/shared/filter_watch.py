@@ -34,10 +34,10 @@ class FilterWatch:
     @property
     def hint(self) -> str:
         """Addition to the answer of ~/start; empty while the filter passes commands, or without a status."""
-        said = self._status
-        if said is None or said.values.get("phase", PASSING[0]) in PASSING:
+        status = self._status
+        if status is None or status.values.get("phase", PASSING[0]) in PASSING:
             return ""
-        return f", but {said.name} is {said.values['phase']}: arm it by robo-rl call {said.name}/arm"
+        return f", but {status.name} is {status.values['phase']}: arm it by robo-rl call {status.name}/arm"
 
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
         self._status = message.status[0] if message.status else self._status

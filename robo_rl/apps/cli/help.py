@@ -94,8 +94,8 @@ def verb_help(
     if rest and everything:
         lines += ["", "Other settings:", "", *_columns([("Setting", "Type", title, "Meaning"), *rest])]
     elif rest:
-        said = {word.partition("=")[0] for word in typed.split() if "=" in word}
-        more = [word for word in overrides if word.partition("=")[0] not in said]
+        typed_keys = {word.partition("=")[0] for word in typed.split() if "=" in word}
+        more = [word for word in overrides if word.partition("=")[0] not in typed_keys]
         words = shlex.join(("robo-rl", *typed.split(), *more))
         lines += ["", f"{len(rest)} more settings: {words} --help all"]
     if flights := _flight_rows(name):

@@ -36,8 +36,8 @@ def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], Ended])
 
     Returns the first exit code other than 0, else 0.
     """
-    for said in filter(None, map(_divided_text, words)):
-        print(said)
+    for note in filter(None, map(_divided_text, words)):
+        print(note)
     failed: list[tuple[str, int, str]] = []
     runs = [_resumed(each) for each in expand_sweeps(verb, words)]
     for number, each in enumerate(runs, start=1):

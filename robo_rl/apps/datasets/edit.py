@@ -30,13 +30,13 @@ def main(config: DataEditConfig) -> int:
 
 
 def _edit(config: DataEditConfig) -> EditReport:
-    asked = {
+    edits = {
         "delete": bool(config.delete),
         "relabel": bool(config.relabel),
         "split": config.split is not None,
         "undo": config.undo,
     }
-    names = [name for name, given in asked.items() if given]
+    names = [name for name, given in edits.items() if given]
     if len(names) != 1:
         raise ConfigError(
             f"Found {' and '.join(names) or 'none'} of delete=, relabel=, split= and undo=true: give one."

@@ -8,11 +8,13 @@ from robo_rl.conf.datasets.exchange import DataExportConfig
 from robo_rl.core.text.counts import counted
 from robo_rl.data.formats.export_plan import bytes_of, plan_export
 from robo_rl.data.formats.registry import FORMATS, load_part
+from robo_rl.runs.outputs import check_new
 from robo_rl.runs.progress import progress_callback
 
 
 def main(config: DataExportConfig) -> int:
     """Export, and print the number of episodes and the command that reads the export again."""
+    check_new("out", config.out)
     write = load_part(config.format, "writer")
     options = {"video": config.images == "video", "crf": config.crf} if config.format == "lerobot" else {}
     if config.dry_run:

@@ -112,9 +112,9 @@ def replay_on_robot(config: DataReplayConfig) -> int:
         device = EpisodeDevice(target_rad, rate_hz, lambda frames: bar.update(frames - bar.n))
         with stop_between_steps(say=False, of_robot=True) as stop:
             played, largest_rad = play(bus, device, robot, target_rad, config.approach_rad_s, stop)
-        if stop.asked:
-            said = f"the arm was let go after {device.frames} of {counted(len(target_rad), 'frame')}"
-            raise KeyboardInterrupt(said)
+        if stop.requested:
+            outcome = f"the arm was let go after {device.frames} of {counted(len(target_rad), 'frame')}"
+            raise KeyboardInterrupt(outcome)
     print(
         f"{config.path}, episode {config.episode}: {played} of {counted(len(target_rad), 'frame')} "
         f"replayed on {robot.name}; the arm was at most {largest_rad:.3f} rad from its target"
@@ -136,8 +136,8 @@ def play(
     from the first target and no speed of approach is given. Ends the intervention in any case.
     """
     stop = stop or StopRequest(say=False)
-    said: list[str] = []
-    node = TeleopNode(bus, device, robot, said.append)
+    faults: list[str] = []
+    node = TeleopNode(bus, device, robot, faults.append)
     seen: list[Float[ndarray, " j"]] = []
     far_rad = [0.0]
 
@@ -152,7 +152,7 @@ def play(
     JOINT_STATES.subscribe(bus, on_state)
     safety, end_s = FilterWatch(bus), bus.now() + START_S
     try:
-        bus.spin(lambda: (bool(seen) and safety.passes) or stop.asked or bus.now() > end_s)
+        bus.spin(lambda: (bool(seen) and safety.passes) or stop.requested or bus.now() > end_s)
         if not seen:
             raise DriverError(
                 f"{robot.name} sends no joint_states. Start it first, e.g. robo-rl up arm_sim, then replay "
@@ -163,12 +163,12 @@ def play(
         if not approach_rad_s:
             _refuse_far(robot, seen[0], target_rad[0])
         device.start(bus.now(), seen[0], approach_rad_s)
-        bus.spin(lambda: device.done or bool(said) or stop.asked or not safety.passes)
+        bus.spin(lambda: device.done or bool(faults) or stop.requested or not safety.passes)
     finally:
         node.finish()
-    if said or not (safety.passes or stop.asked):
+    if faults or not (safety.passes or stop.requested):
         ended = f"The replay ended after {counted(device.frames, 'frame')}"
-        raise DriverError(f"{ended}. {said[0]}" if said else f"{ended}: {_why(safety)}")
+        raise DriverError(f"{ended}. {faults[0]}" if faults else f"{ended}: {_why(safety)}")
     return device.frames, far_rad[0]
 
 

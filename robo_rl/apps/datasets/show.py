@@ -12,10 +12,12 @@ from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.reward_marks import reward_marks
 from robo_rl.data.review.one_episode import episode_at
+from robo_rl.runs.outputs import check_file
 
 
 def main(config: DataShowConfig) -> int:
     """Print the facts of the episode; write a picture or a video to `out`."""
+    check_file("out", config.out)
     episode = episode_at(config.path, config.episode)
     print(episode_text(episode))
     if config.out is None:

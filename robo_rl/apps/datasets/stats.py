@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from robo_rl.conf.datasets.replay import DataStatsConfig
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.review.stats import dataset_stats
 
@@ -36,7 +37,7 @@ def stats_text(found: dict[str, Any]) -> str:
     for key, bad in found["not_finite"].items():
         lines.append(
             f"'{key}' is not finite in {counted(bad['rows'], 'row')}, first in row {bad['row']} of episode "
-            f"{bad['episode']:06d}: left out here. All faults: robo-rl data validate path={found['path']}"
+            f"{bad['episode']:06d}: left out here. All faults: {command('data validate', path=found['path'])}"
         )
     lengths, success = found["lengths_s"], found["success"]
     lines += [

@@ -28,6 +28,7 @@ _PLACES = (
     "init",
     "config",
 )  # settings that are paths of this machine
+_NAMED_PLACES = ("actuator", "backbone", "craft", "randomise", "robot", "track")  # a name, or a path
 _RESULTS = {"policy": "policy", "head": "single-step head", "base": "base policy", "teacher": "teacher"}
 
 
@@ -77,7 +78,24 @@ def _policy(kind: str, folder: Path) -> Iterator[str]:
     yield ""
     yield "## Settings"
     yield ""
-    yield from _block({key: value for key, value in settings.items() if key not in _PLACES})
+    yield from _block(_without_places({key: value for key, value in settings.items() if key not in _PLACES}))
+
+
+def _without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` without `image.init`; of a folder or file, such as `policy.backbone=/models/SmolVLM2-500M`
+    or `track=tracks/mine.yaml`, the name alone.
+    """
+    shown: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key == "init":
+            continue
+        if isinstance(value, Mapping):
+            shown[key] = _without_places(value)
+        elif isinstance(value, str) and (key in _NAMED_PLACES or value.startswith(("/", "~", "."))):
+            shown[key] = Path(value).name
+        else:
+            shown[key] = value
+    return shown
 
 
 def _success(measured: Mapping[str, Any] | None, run: Path | None, env: str) -> Iterator[str]:

@@ -83,8 +83,7 @@ def convert(config: DataImportConfig) -> int:
     if config.env is None and config.robot is None and not config.keys and exported_contract(source):
         return import_foreign(config, "zarr", {})
     if config.robot is None:
-        # without env= and robot=, only the rate must be given
-        others = [name for name in OF_A_ROBOT if name != "rate_hz" or config.env is not None]
+        others = [name for name in OF_A_ROBOT if name != "rate_hz"]
         _refuse_foreign(config, others, "a replay buffer without robot=")
     notes: list[str] = []
     spec, keys = contract(config, notes)
@@ -154,7 +153,9 @@ def contract(config: DataImportConfig, notes: list[str]) -> tuple[EnvSpec, KeyMa
     if config.env is not None and config.robot is not None:
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
     if config.env is not None and config.env.startswith("pusht/"):
-        return pusht_spec(config.env), keys or pusht_keys(config.env)
+        spec = pusht_spec(config.env)
+        require_rate(config, source_rate(config, exported_rate(config.source)), spec)
+        return spec, keys or pusht_keys(config.env)
     if not keys:
         of = config.env or config.robot
         raise ConfigError(

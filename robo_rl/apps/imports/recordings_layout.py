@@ -126,22 +126,24 @@ def _unused(
     velocities: bool,
 ) -> list[str]:
     """Sentences on recorded topics that are not used because no setting names them."""
-    said = []
+    sentences = []
     if not goal and any(GOAL.name in each.topics for each in held):
-        said.append(f"'{GOAL.name}' was recorded but is not used; to observe it: goal='m: x, y, z'.")
+        sentences.append(f"'{GOAL.name}' was recorded but is not used; to observe it: goal='m: x, y, z'.")
     tell = sum(each.velocities for each in held)
     if tell and not velocities and settings.velocities is None:
-        said.append(f"{tell} of {len(held)} recordings have velocities; to use only these: velocities=true.")
+        sentences.append(
+            f"{tell} of {len(held)} recordings have velocities; to use only these: velocities=true."
+        )
     if settings.cameras is not None:
-        return said
+        return sentences
     seen = Counter(name for each in held for name in _cameras(each))
     if foreign := sorted(set(seen) - set(robot.cameras)):
         which = ", ".join(foreign)
-        said.append(
+        sentences.append(
             f"images of {which} were recorded, but the description of '{robot.name}' has no such camera."
         )
     few = [name for name in robot.cameras if seen[name] and IMAGE + name not in pictures]
-    return said + [
+    return sentences + [
         f"{seen[it]} of {len(held)} recordings have '{it}'; to use only these: cameras={it}." for it in few
     ]
 
@@ -185,15 +187,15 @@ def _pictures(
     robot: RobotDescription, held: Sequence[Contents], cameras: str | None, depth: bool
 ) -> dict[str, str]:
     """Observation key -> topic, of the named cameras, or else of those in at least half of the recordings."""
-    asked = None if cameras is None else [name for name in cameras.split("+") if name]
-    for name in asked or ():
+    chosen = None if cameras is None else [name for name in cameras.split("+") if name]
+    for name in chosen or ():
         described_camera(robot, IMAGE + name, "leave it out of cameras=")
     found: dict[str, str] = {}
-    for name in robot.cameras if asked is None else asked:
+    for name in robot.cameras if chosen is None else chosen:
         topics = [topic(name).name for topic in (image_topic, compressed_topic)]
         there = [next((topic for topic in topics if topic in each.topics), "") for each in held]
         shown = [topic for topic in there if topic]
-        if asked is not None or 2 * len(shown) >= max(1, len(held)):
+        if chosen is not None or 2 * len(shown) >= max(1, len(held)):
             found[IMAGE + name] = _most(shown) or topics[0]
         if depth:
             found[DEPTH + name] = depth_topic(name).name
@@ -203,8 +205,8 @@ def _pictures(
 def _goal(wanted: EnvSpec) -> str:
     """Unit and names of a task's `state` entries other than joints, in the form of goal=."""
     unit = wanted.obs["state"].unit if "state" in wanted.obs else ""
-    asked = [segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY)]
-    return "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in asked)
+    segments = [segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY)]
+    return "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in segments)
 
 
 def robot_spec(

@@ -65,16 +65,16 @@ def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
     return [SetCamera(name, source, file, described.get(name)) for name, source, file in rows] + others
 
 
-def _names(asked: str, given: str, described: Sequence[str]) -> list[str]:
+def _names(camera_name: str, given: str, described: Sequence[str]) -> list[str]:
     """Names as given; else those of the description, if as many as sources; else the default name."""
-    if asked:
-        names = asked.split("+")
+    if camera_name:
+        names = camera_name.split("+")
         if wrong := [name for name in names if not name.isidentifier()]:
             raise ConfigError(
-                f"camera_name={asked}: '{wrong[0]}' is no camera's name. Join names by +: wrist+front."
+                f"camera_name={camera_name}: '{wrong[0]}' is no camera's name. Join names by +: wrist+front."
             )
         if len(set(names)) < len(names):
-            raise ConfigError(f"camera_name={asked} names a camera twice.")
+            raise ConfigError(f"camera_name={camera_name} names a camera twice.")
         return names
     if given and len(described) != 1 and len(given.split("+")) != max(1, len(described)):
         has = f"the description has {', '.join(described)}" if described else "the description has no cameras"

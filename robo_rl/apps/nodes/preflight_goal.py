@@ -52,5 +52,5 @@ def check_words(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
         known = vocabulary_at(Path(folder))
         for words in instructions:
             to_bytes(words)
-            if said := unread_sentence(folder, unread_words(words, known)):
-                yield said
+            if sentence := unread_sentence(folder, unread_words(words, known)):
+                yield sentence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hardware.bus.protocol import Bus
+    from hardware.description import RobotDescription
     from robo_rl.apps.recording.node import RecordAppNode
     from robo_rl.conf.record import RecordAppNodeConfig
 
@@ -58,7 +59,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     caller = ThreadCaller(lambda: make_bus(f"{bus.name}_calls", config.namespace, config.bus))
     node = RecordAppNode(bus, settings, episodes, shared, caller)
     made.append(node)
-    node.autonomy = _autonomy(config, bus, node, caller)
+    node.autonomy = _autonomy(config, robot, bus, node, caller)
     if config.policy:
         node.notices.tell(node.autonomy.runner.load(config.policy))
     if shorter:
@@ -79,21 +80,28 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     return node
 
 
-def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller: Any) -> Any:
+def _autonomy(
+    config: RecordAppNodeConfig, robot: RobotDescription, bus: Bus, node: RecordAppNode, caller: Any
+) -> Any:
     """Runner of bundles and training, whose processes end with this one."""
-    from policies.deploy.bundle import MANIFEST
+    from hardware.checks.arm_contract import check_contract
+    from policies.deploy.bundle import MANIFEST, load_bundle
     from robo_rl.apps.nodes.node_sets import load_set
     from robo_rl.apps.nodes.process import child_command
     from robo_rl.apps.recording.learning.autonomy import Autonomy
     from robo_rl.apps.recording.learning.child import Child
     from robo_rl.apps.recording.learning.policies import NODES, PolicyRunner
     from robo_rl.apps.recording.learning.training import TrainingJob
+    from robo_rl.core.errors import RoboRLError
 
     common = [f"bus={config.bus}", f"namespace={config.namespace}"]
     log = partial(print, flush=True)
 
     # Beside a simulator, a training and a browser, a heartbeat is often later than a robot's computer allows.
     heartbeat_s = str(SIMULATED_HEARTBEAT_S) if config.resets else "none"
+
+    def check(bundle: str) -> None:  # here, where it is one sentence on the page; each node would say its own
+        check_contract(load_bundle(Path(bundle)), robot)
 
     def words(bundle: str) -> dict[str, list[str]]:
         given = {"robot": config.robot, "bundle": bundle, "heartbeat_s": heartbeat_s}
@@ -107,13 +115,16 @@ def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller
     def start_verb(name: str, given: Sequence[str]) -> Child:
         return Child(name, child_command("robo_rl", given), log, nice=True)
 
-    runner = PolicyRunner(bus, words, start_node, node.notices.tell)
+    runner = PolicyRunner(bus, check, words, start_node, node.notices.tell)
 
     def trained(bundle: str) -> None:
         runner.offer(bundle)
         node.notices.tell(f"trained: {bundle}")
         if runner.state == "none":
-            node.notices.tell(runner.load(bundle))
+            try:
+                node.notices.tell(runner.load(bundle))
+            except RoboRLError as error:
+                node.notices.tell(str(error), "error")
 
     runs = Path(config.runs or f"{config.out.rstrip('/')}-policies")
     training = TrainingJob(Path(config.out), runs, config.train, start_verb, node.notices.tell, trained)

@@ -49,13 +49,13 @@ class ThreadCaller:
     """Calls in a thread with a bus of its own."""
 
     def __init__(self, make_bus: Callable[[], Bus]) -> None:
-        self._asked: SimpleQueue[tuple[str, Then] | None] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[str, Then] | None] = SimpleQueue()
         self._answered: SimpleQueue[tuple[Then, Answer]] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, args=(make_bus,), daemon=True)
         self._thread.start()
 
     def call(self, service: str, then: Then) -> None:
-        self._asked.put((service, then))
+        self._calls.put((service, then))
 
     def deliver(self) -> None:
         while True:
@@ -66,14 +66,14 @@ class ThreadCaller:
             then(answer)
 
     def close(self) -> None:
-        self._asked.put(None)
+        self._calls.put(None)
         self._thread.join(TIMEOUT_S)
 
     def _run(self, make_bus: Callable[[], Bus]) -> None:
         bus = make_bus()
         try:
-            while (asked := self._asked.get()) is not None:
-                service, then = asked
+            while (request := self._calls.get()) is not None:
+                service, then = request
                 self._answered.put((then, _answer(bus, service)))
         finally:
             bus.close()

@@ -95,9 +95,9 @@ def longest_frames(config: RecordingSettings, spec: EnvSpec) -> tuple[int, str]:
 
     spec: of the dataset, whose episodes have at most `max_episode_steps` frames.
     """
-    asked, most = max(1, round(config.longest_s * spec.control_hz)), spec.max_episode_steps
-    if asked <= most:
-        return asked, ""
+    wanted, most = max(1, round(config.longest_s * spec.control_hz)), spec.max_episode_steps
+    if wanted <= most:
+        return wanted, ""
     return most, (
         f"Episodes of {config.out} end after {most / spec.control_hz:g} s, as it was created, not after "
         f"longest_s={config.longest_s:g}. For longer ones, record into another out= and merge the two."

@@ -257,18 +257,18 @@ class Episodes:
 
     def close(self, why: str) -> str:
         """Commit what is running, as the app ends. Returns a sentence."""
-        said = f"{why}: nothing was being recorded"
+        outcome = f"{why}: nothing was being recorded"
         if self._running is not None:
             ended = self.state == ENDED
             try:
-                said = f"{why}: {self.save(None, complete=ended)}"
+                outcome = f"{why}: {self.save(None, complete=ended)}"
             except DataError:
-                said = f"{why}: {self._writer.path} cannot be reached; the next start salvages the episode"
+                outcome = f"{why}: {self._writer.path} cannot be reached; the next start salvages the episode"
         if self._running is not None:  # the frames stay in staging, for `recover`
             self._running.close()
             self._running = None
         self._writer.close()
-        return said
+        return outcome
 
     def release(self) -> None:
         """Close the dataset for an edit, until `reopen`. Raises DataError while there is an episode."""

@@ -121,13 +121,13 @@ class RecordAppNode:
     def _close(self, why: str) -> str:
         self._closed = True
         self.edits.close()
-        said = self.episodes.close(why)
+        outcome = self.episodes.close(why)
         for close in self.on_close:
             close()
         if self.autonomy is not None:
             self.autonomy.close()
         self._caller.close()
-        return said
+        return outcome
 
     def _table(self) -> dict[str, Callable[[], str]]:
         """Requests without a value, and what they do."""
@@ -248,20 +248,20 @@ class RecordAppNode:
 
     def _save(self, success: bool | None) -> str:
         alone = not self.episodes.intervened
-        said = self.episodes.save(success)
+        outcome = self.episodes.save(success)
         if self.autonomy is not None and self.episodes.state == IDLE:
             self.autonomy.runner.finished(success, alone)
         self._after_episode()
         if self._settings.resets and self.episodes.state == IDLE:
             self._scene.begin()
-        return said
+        return outcome
 
     def _discard(self) -> str:
-        said = self.episodes.discard()
+        outcome = self.episodes.discard()
         self._after_episode()
         if self._settings.resets:
             self._scene.begin()
-        return said
+        return outcome
 
     def _after_episode(self) -> None:
         """Hold a policy that is in control until the next episode."""
@@ -330,21 +330,21 @@ class RecordAppNode:
 
     def _serve(self, name: str) -> Answer:
         """Services, and buttons of teleoperation devices."""
-        asked: dict[str, Callable[[], str]] = {
+        services: dict[str, Callable[[], str]] = {
             "start": self._start,
             "stop": lambda: self._save(None),
             "success": lambda: self._save(True),
             "failure": lambda: self._save(False),
             "discard": self._discard,
         }
-        if name not in asked:
-            return False, f"'{name[:40]}' is no request; known: {', '.join(asked)}"
+        if name not in services:
+            return False, f"'{name[:40]}' is no request; known: {', '.join(services)}"
         try:
-            said = asked[name]()
+            outcome = services[name]()
         except RoboRLError as error:
             return False, str(error)
-        self._say(said)
-        return True, said
+        self._say(outcome)
+        return True, outcome
 
     def _tick(self) -> None:
         self.pulse.tick(self._bus.now())

@@ -123,15 +123,15 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         robots = embodiment_sentences(out, data, spatial=spatial)
         unused = unused_by_training(config, data.spec) if initial is None else ()
         words = data.task_instruction_sentence() if task_as_instruction else data.unread_sentence()
-        for said in filter(None, (*data.sentences(), words, *robots, *unused)):
-            print(said)
+        for sentence in filter(None, (*data.sentences(), words, *robots, *unused)):
+            print(sentence)
         if len(source) < data.frames:
             print(data.human_sentence())
         if initial is not None:
             shape = f"obs_steps={config.obs_steps}, chunk={config.chunk}, execute={config.execute}"
             print(f"{config.init} is trained further, with its {shape}.")
-            for said in misfits(initial, data):
-                print(said)
+            for sentence in misfits(initial, data):
+                print(sentence)
         _lead(config, recipe, policy, source, run, data, ranks)
     return run
 
@@ -244,16 +244,16 @@ def keep_data(run: RunDir, data: TrainData, *, resume: bool) -> None:
     if all(now.get(key) == value for key, value in begun.items()):
         return
     counts = [(each["episodes"], each["frames"]) for each in (begun, now)]
-    said = f"{data.path} now has {counts[1][0]} with {counts[1][1]} to learn from"
+    change = f"{data.path} now has {counts[1][0]} with {counts[1][1]} to learn from"
     if counts[0] == counts[1]:
-        said = f"{data.path} now holds other ones, recorded or edited since"
+        change = f"{data.path} now holds other ones, recorded or edited since"
     policy = newest_policy(run)
     further = (
         f", train its policy further on the data of now by init={policy} and a new out=," if policy else ""
     )
     raise DataError(
-        f"{run.path} was started on {counts[0][0]} episodes with {counts[0][1]} frames, but {said}. Give it "
-        f"the data that it was started with{further} or start a new run."
+        f"{run.path} was started on {counts[0][0]} episodes with {counts[0][1]} frames, but {change}. Give "
+        f"it the data that it was started with{further} or start a new run."
     )
 
 

@@ -61,16 +61,16 @@ def embodiment_sentences(run: Path, data: TrainData, *, spatial: bool) -> list[s
     """
     if len(data.embodiments) == 1:
         return []
-    said = [f"One network for {len(data.embodiments)} embodiments, told apart by observations and actions:"]
+    lines = [f"One network for {len(data.embodiments)} embodiments, told apart by observations and actions:"]
     for folder, part in zip(policy_folders(run, data), data.embodiments, strict=True):
         dim, rate, count = part.spec.action.dim, part.spec.control_hz, counted(len(part.episodes), "episode")
-        said.append(f"  {folder}: {part.path}, {count}, actions of {dim} at {rate:g} Hz")
+        lines.append(f"  {folder}: {part.path}, {count}, actions of {dim} at {rate:g} Hz")
         first, own = (each.selections[0].store for each in (data, part))
         if what := difference(first, own):
-            said.append(f"    differs from the first: {what}")
+            lines.append(f"    differs from the first: {what}")
         if spatial and (unlabelled := unlabelled_sentence(part)):
-            said.append(f"    {unlabelled}")
-    return said
+            lines.append(f"    {unlabelled}")
+    return lines
 
 
 def policy_folders(run: Path, data: TrainData) -> list[Path]:

@@ -147,8 +147,8 @@ class TrainData:
 
     def sentences(self) -> list[str]:
         """For each dataset of which episodes were left out: how many, why, and what selects them all."""
-        said = [selection.sentence() for selection in self.selections]
-        return [f"{each} learn_from=all selects every one." for each in said if each]
+        sentences = [selection.sentence() for selection in self.selections]
+        return [f"{each} learn_from=all selects every one." for each in sentences if each]
 
     @property
     def task_instructions(self) -> list[str]:
@@ -160,8 +160,10 @@ class TrainData:
         if not (texts := self.task_instructions):
             return ""
         some = ", ".join(f"'{text}'" for text in texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
-        said = f"No instruction was recorded as an observation: the task of each episode is told ({some})."
-        return " ".join([said, *filter(None, map(_advice_on_names, self.selections))])
+        sentence = (
+            f"No instruction was recorded as an observation: the task of each episode is told ({some})."
+        )
+        return " ".join([sentence, *filter(None, map(_advice_on_names, self.selections))])
 
     def unread_sentence(self) -> str:
         """Sentence for a policy that reads no instructions; empty for data with at most one, in a sample of

@@ -103,7 +103,7 @@ def follow(trainer: BaseTrainer[Any], checkpoint_every: int, ranks: Ranks) -> No
     with stop_between_steps(say=False) as stop:
         trainer.share()
         while not trainer.done:
-            if vote(stop.asked):
+            if vote(stop.requested):
                 trainer.gather()
                 raise KeyboardInterrupt
             trainer.advance()

@@ -51,8 +51,8 @@ def pretrain(config: PretrainConfig) -> RunDir:
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
         keep_data(run, data, resume=config.resume)
-        for said in (*data.sentences(), *unused_by_pretraining(config)):
-            print(said)
+        for sentence in (*data.sentences(), *unused_by_pretraining(config)):
+            print(sentence)
         shown = ("video/loss", "video/value")
         with resumable(
             run, total=config.steps, label="pretrain", resume=config.resume, shown=shown

@@ -208,11 +208,11 @@ def compared(
         plain = ComparedPolicy(f"the base with noise {method.base_noise:g}", base, method.base_noise)
     episodes = found.episodes
     if found.base_suffices:
-        said = (
+        sentence = (
             f"The base succeeds in {episodes.measures()['base']} of its episodes. Training ends after "
             f"{found.steps} steps: there is nothing to learn from."
         )
-        return Choice(plain, 0, (said,))
+        return Choice(plain, 0, (sentence,))
     left = min(found.total - found.steps, int(method.compare_share * found.total))
     contender = ComparedPolicy("the trained policy", found.policy, found.noise_scale)
     sentences, stages = list(episodes.sentences()), list[StageRecord]()
@@ -253,14 +253,14 @@ def choose(
     whether the trained policy is kept if both solve as many episodes.
     """
     others = bases[:1] if better else bases
-    kept, spent, said = trained, 0, []
+    kept, spent, sentences = trained, 0, []
     for i, other in enumerate(others):
         found = race_of(kept, other, config, (most_steps - spent) // (len(others) - i))
         spent += found.env_steps
         stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or wins_ties))
-        said.append(_sentence(found, kept, other, stays, "" if found.lead else ", on a tie"))
+        sentences.append(_sentence(found, kept, other, stays, "" if found.lead else ", on a tie"))
         kept = kept if stays else other
-    return Choice(kept, spent, tuple(said))
+    return Choice(kept, spent, tuple(sentences))
 
 
 def selection_seeds(config: FinetuneVerb) -> list[int]:

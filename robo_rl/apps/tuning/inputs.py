@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.checkpoint import read_policy_json
+from policies.saved_files import POLICY_FILE
 from robo_rl.apps.training.train_data import TrainData
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import CheckpointError, DataError, RoboRLError
@@ -20,9 +21,10 @@ from robo_rl.core.text.counts import counted
 from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
-from robo_rl.runs.run_dir import INPUTS_FILE, RunDir
+from robo_rl.runs.run_dir import INPUTS_FILE, RunDir, checkpoint_of
 
 Fingerprint = dict[str, Any]  # checksums and counts of one input
+DEMOS = "demos"  # setting of the one input that is no policy
 
 
 def check_there(out: str, paths: dict[str, str | None], *, resume: bool) -> None:
@@ -56,11 +58,11 @@ def keep_tuning_inputs(run: RunDir, config: FinetuneVerb) -> None:
     elif config.init is not None:  # gives the normaliser; its networks are in every checkpoint
         inputs["init"] = policy_fingerprint(find_policy(config.init))
     if config.demos is not None:
-        inputs["demos"] = demos_fingerprint(config.demos)
+        inputs[DEMOS] = demos_fingerprint(config.demos)
     ready = run.latest() is not None and (config.base is not None or run.policy.is_dir())
     off_policy = config.method.name != "auto" and config.method.algorithm not in ON_POLICY
     instead = f", from the networks of this one by init={run.path}" if ready and off_policy else ""
-    paths = {"base": config.base, "init": config.init, "demos": config.demos}
+    paths = {"base": config.base, "init": config.init, DEMOS: config.demos}
     keep_inputs(run, inputs, paths, resume=config.resume, instead=instead)
 
 
@@ -72,7 +74,8 @@ def keep_inputs(
     resume: bool,
     instead: str = "",
 ) -> None:
-    """Write the fingerprints of a new run's inputs into inputs.json; compare them when it is resumed.
+    """Write the fingerprints of a new run's inputs into inputs.json, and print a line on each policy that may
+    be deleted before it is resumed; compare them when it is resumed.
 
     inputs, paths: by the name of the setting. instead: end of the advice to start a new run. Raises DataError
     that names the input that has changed. A run without the file is older than it, and is resumed unchecked.
@@ -80,6 +83,10 @@ def keep_inputs(
     file = run.path / INPUTS_FILE
     if not resume:
         write_json(file, inputs)
+        for note in filter(
+            None, (may_be_deleted(run, name, paths[name]) for name in inputs if name != DEMOS)
+        ):
+            print(note)
     elif file.exists():
         for name, begun in read_json(file).items():
             now = inputs.get(name, begun)
@@ -88,6 +95,21 @@ def keep_inputs(
                 raise DataError(
                     f"{what}, so a resumed run would mix the two. Restore it, or start a new run{instead}."
                 )
+
+
+def may_be_deleted(run: RunDir, name: str, path: str | None) -> str:
+    """Note on a policy that is a checkpoint of a training which has not ended, and so deletes it after some
+    more; else empty. name: of the setting.
+    """
+    folder = find_policy(str(path))
+    of = checkpoint_of(folder)
+    if of is None or (RunDir(of[0]).policy / POLICY_FILE).is_file():
+        return ""
+    return (
+        f"Note: {name}={path} is a checkpoint of a training that has not ended and deletes its older "
+        f"checkpoints, but {run.path} cannot be resumed without it. To be safe, give {name}=<a copy of "
+        f"{folder}>."
+    )
 
 
 def _counts(begun: Fingerprint, now: Fingerprint) -> str:

@@ -84,8 +84,8 @@ def run_method(
     demos = None if config.demos is None else demonstrations_for(base, config.demos)
     replayed = config.demos is not None and method.mix.demo > 0.0
     rule = "all" if method.reward_source == "interventions" else "unfailed"
-    if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), rule).sentence()):
-        print(said)
+    if replayed and (sentence := select_episodes(EpisodeStore(str(config.demos)), rule).sentence()):
+        print(sentence)
     name, options = env_name(config), env_options(config)
     limit = training_episode_limit(config, method, demos)
     one = method.compare_share > 0.0 or keep_last
@@ -136,6 +136,7 @@ def run_method(
         watch = TrainingWatch(
             has_base=config.base is not None,
             sparse=not shared["dense_reward"],
+            can_be_dense=has_dense_reward(name, "dense"),
             limit_steps=None if method.episode_limit_factor else eval_env.spec.max_episode_steps,
             say=session.bar.write,
         )
@@ -179,8 +180,8 @@ def run_method(
         choice = compared(config, method, base, ended, successor)
     else:
         trained = ComparedPolicy("the trained policy", tuning.policy, tuning.noise_scale)
-        said = "" if keep_last else training.keep_best()
-        choice = Choice(trained, 0, (said,) if said else ())
+        note = "" if keep_last else training.keep_best()
+        choice = Choice(trained, 0, (note,) if note else ())
     for sentence in choice.sentences:
         print(sentence)
     kept, curve = choice.kept, training.curve
@@ -374,9 +375,9 @@ class _Training:
         self.pause()
         result = self._measure(self.tuning.policy, self.tuning.noise_scale)
         if self.best is None and (
-            said := too_costly(self.config, self.tuner.config.env_steps, result.env_steps)
+            sentence := too_costly(self.config, self.tuner.config.env_steps, result.env_steps)
         ):
-            self._say(said)
+            self._say(sentence)
         self.curve.add(self.step, self._wall_s, result)
         success = {"eval/success": result.rate.rate} if result.reports_success else {}
         self.metrics.log(self.step, success | {"eval/return": result.mean_return})

@@ -195,7 +195,7 @@ def _check_deep(method: MethodConfig) -> None:
     """Raise ConfigError for networks, resets or optimism where the learner has networks of another kind."""
     learner = method.learner
     plain = method.algorithm == "off_policy" and method.map.kind in ("direct", "residual", "steering")
-    asked = {
+    settings = {
         f"learner.network={learner.network}": learner.network != "mlp",
         f"learner.critic_loss={learner.critic_loss}": learner.critic_loss == "quantile",
         "learner.optimism=true": learner.optimism,
@@ -204,7 +204,7 @@ def _check_deep(method: MethodConfig) -> None:
         f"learner.lr_end={learner.lr_end}": learner.lr_end != 1.0,
         f"resets={method.resets}": bool(method.resets),
     }
-    found = [name for name, used in asked.items() if used]
+    found = [name for name, used in settings.items() if used]
     if found and not plain:
         raise ConfigError(
             f"method.{found[0]} needs method.algorithm=off_policy with method.map.kind=direct, residual or "

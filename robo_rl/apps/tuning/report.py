@@ -26,6 +26,7 @@ from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.next_step import after_tuning, winner
+from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import conditions, success_note, write_success_note
 from sim.registry import make_env, task_in, tasks_in
@@ -55,11 +56,29 @@ def measure(
     return evaluate(copied_env(env, device), policy, executor, noise, seeds, progress)
 
 
+def _final(
+    policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, label: str
+) -> EvalResult:
+    """The final evaluation of a policy, which often takes longer than a short training, with its progress."""
+    with progress(config.final_episodes, label, "episode") as bar:
+        return measure(policy, noise_scale, env, config, config.final_episodes, bar.update)
+
+
+def _of_base(
+    base: SavedPolicy, outcome: TuningResult, after: EvalResult, env: VecEnv, config: FinetuneVerb
+) -> EvalResult:
+    """Evaluation of the base on the episodes of `after`; where the base itself is kept, that is `after`."""
+    noise_scale = trained_noise(find_policy(str(config.base)))
+    if outcome.policy is base and outcome.noise_scale == noise_scale:
+        return after
+    return _final(base, noise_scale, env, config, "base")
+
+
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
     """Evaluate base and result on the same episodes, and print and save the results."""
     lanes = evaluation_lanes(config, config.final_episodes)
     with closing(make_env(env_name(config), lanes, 0, **env_options(config))) as env:
-        after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
+        after = _final(outcome.policy, outcome.noise_scale, env, config, "evaluate")
         curve = outcome.curve
         cost = f"{steps_in_words(outcome, config.base is not None)}, {curve.train_cpu_s:.0f} s of CPU time"
         before, test = None, None
@@ -69,8 +88,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         result |= conditions(env.spec.name, config.eval_seed, outcome.noise_scale, config.max_episode_steps)
         tasks = {"policy": success_by_task(env_name(config), after)}
         if config.base is not None:
-            noise_scale = trained_noise(find_policy(config.base))
-            before = measure(base, noise_scale, env, config, config.final_episodes)
+            before = _of_base(base, outcome, after, env, config)
             test = compare_by_report(before, after)
             of = "exact McNemar" if isinstance(test, PairedTest) else "paired permutation"
             print(f"base on the same episodes: {before}; {of} p = {test.p_value:.2g}")

@@ -14,13 +14,20 @@ from robo_rl.rl.running import CollectedEpisode
 class TrainingWatch:
     """History of the training episodes; each warning is given once.
 
-    sparse: whether success alone is rewarded. say: prints a sentence.
+    sparse: whether success alone is rewarded. can_be_dense: whether the environment has reward=dense. say:
+    prints a sentence.
     """
 
     def __init__(
-        self, *, has_base: bool, sparse: bool, limit_steps: int | None, say: Callable[[str], None] = print
+        self,
+        *,
+        has_base: bool,
+        sparse: bool,
+        limit_steps: int | None,
+        can_be_dense: bool = True,
+        say: Callable[[str], None] = print,
     ) -> None:
-        self.history = TrainingHistory(limit_steps=limit_steps, sparse=sparse)
+        self.history = TrainingHistory(limit_steps=limit_steps, sparse=sparse, can_be_dense=can_be_dense)
         self._has_base, self._say = has_base, say
         self._reported: set[str] = set()
 

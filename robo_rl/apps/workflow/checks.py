@@ -55,10 +55,10 @@ def check_same(config: DemoConfig, out: Path) -> None:
     The report would otherwise name settings that did not produce its results.
     """
     path, settings = out / SETTINGS_FILE, asdict(config)
-    asked = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
+    kept = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
     began = (out / STAGES_FILE).exists() or (out / "demonstrations").exists()
     if not began or not path.exists():
-        write_json(path, asked)
+        write_json(path, kept)
         return
     if changes := setting_changes(config, read_json(path), ("out", "overwrite")):
         before, now = change_words(changes)

@@ -73,11 +73,11 @@ def build_library(source: str, path: Path, more: Sequence[str], what: str) -> No
         partial.unlink(missing_ok=True)
 
 
-def no_build(said: str, what: str) -> EnvError:
-    """Error of a failed build. said: output of the compiler, of which the last error is shown."""
-    errors = [line.strip() for line in said.splitlines() if "error" in line.lower()]
+def no_build(output: str, what: str) -> EnvError:
+    """Error of a failed build. output: of the compiler, of which the last error is shown."""
+    errors = [line.strip() for line in output.splitlines() if "error" in line.lower()]
     return EnvError(
-        f"The C++ compiler could not build {what}: {errors[-1] if errors else said}. Check that "
+        f"The C++ compiler could not build {what}: {errors[-1] if errors else output}. Check that "
         "`g++ --version` works and that 1 GB of memory is free, and start again."
     )
 

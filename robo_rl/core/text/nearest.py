@@ -23,10 +23,10 @@ def nearest(name: str, names: Sequence[str], most: int) -> list[str]:
     words = {each: _words(each) for each in names}
     held = Counter(word for each in words.values() for word in each)
     common = {word for word, count in held.items() if count > _COMMON * len(names)}
-    asked = _words(name) - common
+    wanted = _words(name) - common
     same = _suite_length(name, names)
     likeness = {
-        each: max(_spelling(name[same:], each[same:]), _sharing(asked, words[each] - common))
+        each: max(_spelling(name[same:], each[same:]), _sharing(wanted, words[each] - common))
         for each in names
     }
     # Among names with equally many shared words, spelling decides: Hoper-v5 is Hopper-v5, not Hopper-v2.
@@ -61,9 +61,9 @@ def _spelling(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other).ratio()
 
 
-def _sharing(asked: set[str], words: set[str]) -> float:
+def _sharing(wanted: set[str], words: set[str]) -> float:
     """Similarity by shared words; 0 if fewer than half of the given words occur."""
-    shared = sum(any(word == each or _spelling(word, each) >= _ALIKE for each in words) for word in asked)
-    if not asked or not words or shared < 0.5 * len(asked):
+    shared = sum(any(word == each or _spelling(word, each) >= _ALIKE for each in words) for word in wanted)
+    if not wanted or not words or shared < 0.5 * len(wanted):
         return 0.0
-    return CUTOFF + (1.0 - CUTOFF) * (shared / len(asked)) * min(1.0, shared / len(words))
+    return CUTOFF + (1.0 - CUTOFF) * (shared / len(wanted)) * min(1.0, shared / len(words))

@@ -25,6 +25,7 @@ from typing import Any
 from robo_rl.core.errors import DataError, LockedError
 from robo_rl.core.files.durable import exchange, fsync_dir
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.edit.log import append_edit, read_edits, state_of
 from robo_rl.data.episodes.commit import LOCK, staging_lock
@@ -158,7 +159,7 @@ def _held(root: Path) -> Iterator[None]:
         if waiting := leftovers(root):
             raise DataError(
                 f"{root} holds {counted(len(waiting), 'interrupted episode')}, which an edit would lose. "
-                f"Recover first: robo-rl data validate path={root} recover=true"
+                f"Recover first: {command('data validate', path=root, recover=True)}"
             )
         yield
 

@@ -20,6 +20,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.shapes import Float, Shaped
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import (
@@ -228,7 +229,7 @@ class EpisodeWriter:
             raise DataError(
                 f"The episode of {counted(self.frames, 'frame')} was neither committed nor discarded. It is "
                 f"kept in {self._directory}; call commit() or discard() before the end of the with block, "
-                f"and recover this one: robo-rl data validate path={self._root} recover=true"
+                f"and recover this one: {command('data validate', path=self._root, recover=True)}"
             )
 
     def _require_running(self) -> None:

@@ -11,6 +11,7 @@ from shutil import rmtree
 import numpy as np
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.commit import (
     DISCARDED,
@@ -85,7 +86,7 @@ def staging_sentence(path: str | Path) -> str:
         return ""
     if is_recorded_into(Path(path)):
         return f"staging/: {waiting}, one being recorded now; it is listed once it is saved."
-    return f"staging/: {waiting}, interrupted. Recover: robo-rl data validate path={path} recover=true"
+    return f"staging/: {waiting}, interrupted. Recover: {command('data validate', path=path, recover=True)}"
 
 
 def empty_sentence(path: str | Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.text.commands import command
 from robo_rl.data.episodes.commit import numbers
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import EPISODES, DatasetMeta
@@ -17,5 +18,5 @@ def episode_at(path: str | Path, number: int) -> Episode:
     there = numbers(root)
     if number not in there:
         known = f"numbers go from {there[0]} to {there[-1]}" if there else "it holds none"
-        raise DataError(f"{path} has no episode {number}: {known}. See: robo-rl data list path={path}")
+        raise DataError(f"{path} has no episode {number}: {known}. See: {command('data list', path=path)}")
     return Episode(root / EPISODES / f"{number:06d}", dataset)

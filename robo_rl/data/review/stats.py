@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Float64
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.named_numbers import parse_unit
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.recover import empty_sentence
@@ -80,7 +81,7 @@ def _finite_rows(
         broken[name] = {"rows": int((~finite).sum()), "episode": store[at].number, "row": row}
     if not finite.any():
         raise DataError(
-            f"{store.path} has no finite row of '{name}'. See robo-rl data validate path={store.path}."
+            f"{store.path} has no finite row of '{name}'. See {command('data validate', path=store.path)}."
         )
     found: Float64[ndarray, "n d"] = rows[finite]
     return found

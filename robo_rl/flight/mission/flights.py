@@ -18,7 +18,7 @@ from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
 from robo_rl.eval.stats import SuccessRate
-from robo_rl.flight.fly.runs import train_inside
+from robo_rl.flight.fly.runs import train_inside, with_progress
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.runs.loaded_policy import find_policy, trained_settings
 from robo_rl.runs.progress import progress
@@ -108,13 +108,28 @@ def plan_mission(config: MissionConfig, mission: Mission) -> Planned:
         return Planned(scenes, plan(scenes, config, generator, lambda: bar.update(1)))
 
 
-def fly_mission(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker) -> MissionFlight:
+def fly_missions(config: MissionConfig, planned: list[Planned], tracker: Tracker) -> list[MissionFlight]:
+    """Fly every mission by the policy and by each controller."""
+    pilots = (POLICY, *config.controllers)
+    steps = len(pilots) * sum(task_of(one.scenes.mission).max_steps for one in planned)
+    with progress(steps, "fly", "step") as bar:
+        return [fly_mission(config, one, pilot, tracker, bar) for one in planned for pilot in pilots]
+
+
+def task_of(mission: Mission) -> FollowTask:
+    """Path-following task that lasts as long as the mission's formula looks ahead."""
+    task = FollowTask()
+    return replace(task, max_steps=mission.formula.horizon_steps(Grid(task.dt_s)))
+
+
+def fly_mission(
+    config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker, bar: Any = None
+) -> MissionFlight:
     """Fly every path with disturbance, sensor noise and the realism of the training, and evaluate the flights
-    at 100 Hz.
+    at 100 Hz. bar: progress bar that gets a unit per step.
     """
     setting, mission = tracker.setting, planned.scenes.mission
-    task = FollowTask()
-    task = replace(task, max_steps=mission.formula.horizon_steps(Grid(task.dt_s)))
+    task = task_of(mission)
     # Eager: with so few drones and steps, compilation would take longer than the flights.
     flights = Flights(
         setting.craft, task, setting.senses, config.episodes, derive_seed("flights", config.seed),
@@ -125,6 +140,8 @@ def fly_mission(config: MissionConfig, planned: Planned, pilot: str, tracker: Tr
         if pilot == POLICY
         else controller_pilot(pilot, setting.craft, task.dt_s, config.episodes, setting.options.level)
     )
+    if bar is not None:
+        inner = with_progress(inner, bar)
     first = flights.state[POS].clone()
     trial = fly(flights, following(inner, path_values(planned.plans, task.max_steps, task.dt_s)))
     position = torch.cat([first.unsqueeze(0), trial.position_m])

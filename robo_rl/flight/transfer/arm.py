@@ -60,19 +60,20 @@ def main(config: TransferConfig) -> int:
     actor = open_policy(config.run or config.bundle or "", pick_device("cpu"))
     if config.env is not None:
         actor = replace(actor, env=config.env)
-    if said := unread_sentence(actor.folder, unread_in(actor.folder, actor.env)):
-        print(said)
+    if sentence := unread_sentence(actor.folder, unread_in(actor.folder, actor.env)):
+        print(sentence)
     results = measure(config, actor, engines_of(config, actor.env))
-    write_results(Path(config.out) / "results.json", config, actor, results)
-    if config.video:
-        for each in results:
+    try:
+        write_results(Path(config.out) / "results.json", config, actor, results)
+        for each in results if config.video else ():
             print(f"filming {each.engine} ...", flush=True)
             film(config, actor, each.engine)
-    print_table(config, actor, results)
+    finally:  # also where the files cannot be written
+        print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
     print(f"written to {config.out}: {', '.join(names)}")
-    if said := next_step(config, actor, results):
-        print(f"Next:   {said}")
+    if following := next_step(config, actor, results):
+        print(f"Next:   {following}")
     return 0
 
 
@@ -101,11 +102,11 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
     home = option_of(env, "engine")
     if home is None:
         raise ConfigError(f"{env} runs in one engine only; it cannot be transferred to another.")
-    asked = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
-    for engine in asked:
+    wanted = [name.strip() for name in (config.engines or config.engine).split(",") if name.strip()]
+    for engine in wanted:
         if engine not in ENGINES:
             raise UnknownNameError("engine", engine, ENGINES)
-    return list(dict.fromkeys([str(home), *asked]))
+    return list(dict.fromkeys([str(home), *wanted]))
 
 
 def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> list[EngineResult]:

@@ -59,8 +59,27 @@ def finish(
     rows: list[TransferRow],
     drops: dict[str, Drop],
 ) -> int:
-    """Write results.json and pictures into `out`, and print the table."""
+    """Write results.json and pictures into `out`, and print the table, also where they cannot be written."""
     out = Path(config.out)
+    try:
+        names = write_files(out, config, flown, scene, rows, drops)
+    finally:
+        print_table(config, flown, scene, rows, drops)
+    print(f"pictures: {out}/{', '.join(names)}; figures: {out}/results.json")
+    if following := next_step(config, flown, rows[0], drops["policy"]):
+        print(f"Next:   {following}")
+    return 0
+
+
+def write_files(
+    out: Path,
+    config: TransferConfig,
+    flown: FlightRun,
+    scene: AirEffects,
+    rows: list[TransferRow],
+    drops: dict[str, Drop],
+) -> list[str]:
+    """Write results.json, and the pictures, whose names are returned."""
     out.mkdir(parents=True, exist_ok=True)
     write_results(out / "results.json", config, flown, scene, rows, drops)
     logs = [log_of(flown, row) for row in rows]
@@ -73,12 +92,7 @@ def finish(
         films.append(write_flight_video(out / "transfer.mp4", logs[1], drones=FILMED, floor_m=seen_m))
     if config.pretty:
         films.append(film(out / "pybullet.mp4", flown, scene, rows[1].trial, check_size(config.size)))
-    print_table(config, flown, scene, rows, drops)
-    names = ["transfer.png", *(path.name for path in films)]
-    print(f"pictures: {out}/{', '.join(names)}; figures: {out}/results.json")
-    if said := next_step(config, flown, rows[0], drops["policy"]):
-        print(f"Next:   {said}")
-    return 0
+    return ["transfer.png", *(path.name for path in films)]
 
 
 def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop: Drop) -> str:

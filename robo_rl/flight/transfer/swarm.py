@@ -86,19 +86,37 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
             "the settings differ from those of its training. Give the run that trained it."
         )
     drops, paths = measure(config, trained, policy, scene)
-    out = Path(config.out)
+    try:
+        write_files(Path(config.out), config, trained, setting, scene, folder, drops, paths)
+    finally:  # also where the files cannot be written
+        print_table(trained, setting, scene, drops)
+    pictures = "transfer.png, transfer.mp4" if config.video else "transfer.png"
+    print(f"pictures: {config.out}/{pictures}; figures: {config.out}/results.json")
+    if following := next_step(config, trained, folder, drops[0]):
+        print(f"Next:   {following}")
+    return 0
+
+
+def write_files(
+    out: Path,
+    config: TransferConfig,
+    trained: SwarmConfig,
+    setting: SwarmSetting,
+    scene: AirEffects,
+    policy: Path,
+    drops: list[SwarmDrop],
+    paths: SwarmPaths,
+) -> None:
+    """Write results.json and the pictures. policy: folder."""
     out.mkdir(parents=True, exist_ok=True)
-    head = {
-        "commit": commit(),
-        "machine": machine(),
-        "policy": str(folder),
-        "task": "swarm",
-        "craft": trained.craft,
-    }
     write_json(
         out / "results.json",
-        head
-        | {
+        {
+            "commit": commit(),
+            "machine": machine(),
+            "policy": str(policy),
+            "task": "swarm",
+            "craft": trained.craft,
             "engine": config.engine,
             "scene": asdict(scene) | {"borrowed": borrowed(setting.craft, scene)},
             "drones": trained.drones,
@@ -113,13 +131,6 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
     write_swarm_plot(out / "transfer.png", logs, f"{_name(trained)}, in PyBullet")
     if config.video:
         write_swarm_video(out / "transfer.mp4", logs[:FILMED])
-    print_table(trained, setting, scene, drops)
-    print(
-        f"pictures: {out}/transfer.png{', transfer.mp4' if config.video else ''}; figures: {out}/results.json"
-    )
-    if said := next_step(config, trained, folder, drops[0]):
-        print(f"Next:   {said}")
-    return 0
 
 
 def next_step(config: TransferConfig, trained: SwarmConfig, policy: Path, drop: SwarmDrop) -> str:

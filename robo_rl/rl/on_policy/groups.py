@@ -24,6 +24,9 @@ class GroupConfig:
     highest: float = setting(
         0.9, "groups whose mean success is higher are left out", at_least=0.0, at_most=1.0
     )
+    by_length: bool = setting(
+        True, "each episode has the same weight, whatever its length; false: each decision has"
+    )
 
 
 def check_groups(config: GroupConfig, *, normalized: bool, draws: bool, growing: bool = False) -> None:
@@ -33,6 +36,13 @@ def check_groups(config: GroupConfig, *, normalized: bool, draws: bool, growing:
     number of stochastic transitions changes, and decisions do not name theirs.
     """
     if config.size == 0:
+        for name in ("lowest", "highest", "by_length"):
+            value, usual = getattr(config, name), getattr(GroupConfig(), name)
+            if value != usual:
+                raise ConfigError(
+                    f"Without groups, method.groups.{name}={value} has no effect: give method.groups.size=8, "
+                    f"or set it to {usual}."
+                )
         return
     if config.size == 1 or config.lowest > config.highest:
         raise ConfigError(

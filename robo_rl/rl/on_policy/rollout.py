@@ -153,8 +153,12 @@ class Rollout:
         )
         rows = finished.clone()
         rows[finished] = learned[episode]
+        of_episode = episode[learned[episode]]
+        if config.by_length:
+            length = torch.bincount(of_episode, minlength=len(advantage)).clamp(min=1).to(advantage)
+            advantage = advantage * length[learned].mean() / length
         taken = RolloutTransitions(
-            data["obs"][rows], data["ctx"][rows], data["u"][rows], advantage[episode[learned[episode]]], None
+            data["obs"][rows], data["ctx"][rows], data["u"][rows], advantage[of_episode], None
         )
         kept = valid.clone()
         kept[finished] = ~(complete | older)[episode]

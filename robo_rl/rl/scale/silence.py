@@ -79,18 +79,18 @@ class Silence:
             self._since[slot].reported = True
         unready = [slot for slot in late if not self._slots[slot].ready]
         hanging = [slot for slot in late if self._slots[slot].ready]
-        said = []
+        notices = []
         if unready:
-            said.append(
+            notices.append(
                 f"{_named(unready)} not ready after {SAY_S:.0f} s. See what the Ray cluster is busy with "
                 "(`ray status`)."
             )
         if hanging:
-            said.append(
+            notices.append(
                 f"{_named(hanging)} silent: no block for {SAY_S:.0f} s. After {START_S:.0f} s a new actor "
                 "takes the place; if the simulator is that slow, set a smaller block_steps."
             )
-        return said
+        return notices
 
 
 def _named(slots: Iterable[int]) -> str:

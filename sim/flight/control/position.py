@@ -48,8 +48,8 @@ def pd_acceleration(
     kx, kv = position_gains(gains)
     error = near(sub(xyz(reference[REF_POS]), xyz(state[POS])), gains)
     velocity_error = sub(xyz(reference[REF_VEL]), xyz(state[VEL]))
-    asked = add(add(scale(kx, error), scale(kv, velocity_error)), xyz(reference[REF_ACC]))
-    return limit_acceleration(asked if extra is None else add(asked, extra), gains)
+    wanted = add(add(scale(kx, error), scale(kv, velocity_error)), xyz(reference[REF_ACC]))
+    return limit_acceleration(wanted if extra is None else add(wanted, extra), gains)
 
 
 def limit_acceleration(accel: Vec, gains: ControllerGains) -> Vec:

@@ -104,7 +104,7 @@ def test_a_stop_request_lets_go_of_the_arm() -> None:
     stop = StopRequest(say=False)
 
     def ask(frames: int) -> None:
-        stop.asked = frames >= 5
+        stop.requested = frames >= 5
 
     device = EpisodeDevice(np.zeros((30, 3)), RATE_HZ, ask)
     played, _ = play(world.bus("replay"), device, arm(), np.zeros((30, 3)), stop=stop)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from robo_rl.apps.cli.main import main
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.flight.fly.setup import FlightSetup
-from robo_rl.flight.mission.flights import fly_mission, load_tracker, plan_mission
+from robo_rl.flight.mission.flights import fly_mission, fly_missions, load_tracker, plan_mission
 from robo_rl.runs.run_dir import RunDir
 from sim.flight.flights import Flights
 from sim.flight.realism import Realism
@@ -100,6 +102,25 @@ def test_flights_have_the_realism_of_the_training(tmp_path: Path, monkeypatch: p
         config = MissionConfig(run=str(tmp_path / name), episodes=1, attempts=1, iterations=1, draws=1)
         fly_mission(config, plan_mission(config, mission), "policy", load_tracker(config, tmp_path))
     assert made == [Realism(latency_steps=3, gust_m_s=0.5), Realism(latency_steps=2)]
+
+
+def test_the_progress_of_flights_is_counted_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two missions of 0.2 s and 0.1 s at 100 Hz by two pilots: 60 steps, not one long mission."""
+    counted: list[int] = []
+
+    def progress(total: int, label: str, unit: str) -> Any:
+        counted.append(total)
+        return nullcontext(SimpleNamespace(update=counted.append))
+
+    monkeypatch.setattr("robo_rl.flight.mission.flights.progress", progress)
+    untrained(tmp_path / "run", "figure8")
+    config = MissionConfig(run=str(tmp_path / "run"), episodes=1, attempts=1, iterations=1, draws=1)
+    missions = [replace(load_mission("reach"), formula=parse(f"F[0,{end_s}] a")) for end_s in (0.2, 0.1)]
+    planned = [plan_mission(config, mission) for mission in missions]
+    counted.clear()
+    flights = fly_missions(config, planned, load_tracker(config, tmp_path))
+    assert [flight.pilot for flight in flights] == ["policy", "pid", "policy", "pid"]
+    assert counted == [60] + 60 * [1]
 
 
 def test_mistakes_are_reported_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 
+from hardware.checks.faulty_disk import full_disk
 from policies.checkpoint import load_policy
 from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.cli.config import load_config
@@ -139,6 +140,19 @@ def test_transfer_of_a_swarm_to_pybullet(
     printed = " ".join(capsys.readouterr().out.split())
     assert "5 worlds, the same in both engines" in printed
     assert "effects: ground, downwash, drag (prop_radius_m, ground_effect" in printed
+
+
+def test_a_full_disk_costs_the_files_but_not_the_table(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flights are minutes of work; their table used to be lost with results.json."""
+    drops = [SwarmDrop("all", trial(0.9), trial(0.8))]
+    monkeypatch.setattr("robo_rl.flight.transfer.swarm.measure", lambda *_: (drops, None))
+    with full_disk(tmp_path, room_bytes=100):
+        assert main(["transfer", f"run={runs / 'quad'}", "episodes=40", f"out={tmp_path / 'out'}"]) == 4
+    said = capsys.readouterr()
+    assert "The disk is full" in said.err
+    assert "40 worlds, the same in both engines" in said.out
 
 
 @pytest.mark.long

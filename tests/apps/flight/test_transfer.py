@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hardware.checks.faulty_disk import full_disk
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
@@ -126,6 +127,27 @@ def test_transfer_in_a_room(runs: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads((out / "results.json").read_text())["scene"]["floor_m"] == 0.0
     assert main(["transfer", *given, "height_m=0.3"]) == 2
     assert "whose floor is at z = 0 m" in capsys.readouterr().err
+
+
+def test_a_full_disk_costs_the_files_but_not_the_table(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flights are minutes of work; their table used to be lost with results.json."""
+    given = [f"run={runs / 'eight'}", *FEW, "effects=none", "video=false", f"out={tmp_path / 'out'}"]
+    with full_disk(tmp_path, room_bytes=100):
+        assert main(["transfer", *given]) == 4
+    said = capsys.readouterr()
+    assert "The disk is full" in said.err
+    assert "4 starts, the same in both engines" in said.out
+
+
+def test_an_unusable_out_is_refused_before_the_flights(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("robo_rl.apps.transfer.measure", None)
+    (tmp_path / "file").write_text("")
+    assert main(["transfer", f"run={runs / 'eight'}", *FEW, f"out={tmp_path / 'file'}"]) == 2
+    assert "is a file, expected a folder" in " ".join(capsys.readouterr().err.split())
 
 
 def test_transfer_uses_the_settings_of_the_training(runs: Path) -> None:

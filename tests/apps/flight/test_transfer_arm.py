@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hardware.checks.faulty_disk import full_disk
 from policies.checkpoint import save_policy
 from robo_rl.apps.cli import main as cli
 from robo_rl.conf.transfer import TransferConfig
@@ -43,6 +44,18 @@ def test_transfer_of_an_arm_policy(base: Path, tmp_path: Path, capsys: pytest.Ca
     assert results["rows"][1]["mcnemar_p"] is not None
     assert (out / "mujoco.mp4").stat().st_size > 1000
     assert (out / "pybullet.mp4").stat().st_size > 1000
+
+
+def test_a_full_disk_costs_the_files_but_not_the_table(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The episodes are minutes of work; their table used to be lost with results.json."""
+    monkeypatch.setattr("robo_rl.flight.transfer.arm.measure", lambda *_: [measured("mujoco", 10)])
+    with full_disk(tmp_path, room_bytes=100):
+        assert cli.main(["transfer", f"run={base}", f"out={tmp_path / 'out'}", "episodes=20"]) == 4
+    said = capsys.readouterr()
+    assert "The disk is full" in said.err
+    assert "20 starts, the same in every engine" in said.out
 
 
 def measured(engine: str, solved: int, first: EvalResult | None = None) -> EngineResult:

@@ -146,6 +146,18 @@ def test_a_head_measured_elsewhere_is_not_published_as_measured_on_its_task(
     assert outcome(PastRun.read(tmp_path / "head")).endswith(f"] on {where}")
 
 
+@pytest.mark.parametrize("backbone", ["/models/of/mine/SmolVLM2-500M", "models/of/mine/SmolVLM2-500M"])
+def test_the_card_shows_no_folder_of_this_machine(made: Path, tmp_path: Path, backbone: str) -> None:
+    """Of a pretrained backbone, the name alone; not the run whose encoder was the start."""
+    run = shutil.copytree(made / "run", tmp_path / "run")
+    settings = (run / "config.yaml").read_text().replace("init: null", "init: runs/of/mine")
+    settings = settings.replace("policy:\n", f"policy:\n  backbone: {backbone}\n")
+    (run / "config.yaml").write_text(settings)
+    page = card(contents.contents_of(run), run, "me/vla")
+    assert "\n  backbone: SmolVLM2-500M\n" in page
+    assert "of/mine" not in page
+
+
 def test_existing_files_need_overwrite(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """A second push and a pull into a folder with files are refused; overwrite=true keeps the history."""
     push.main(PushConfig(str(made / "run"), "me/point"))

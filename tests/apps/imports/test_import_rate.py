@@ -46,6 +46,22 @@ def test_a_given_rate_is_compared_with_the_environment(
     assert "has 10 Hz, but arm6/reach has 50 Hz" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("env", "rate_hz"), [("pusht/state", 10), ("arm6/reach", 50)])
+def test_the_rate_of_a_buffer_is_compared_with_the_environment(
+    env: str, rate_hz: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in the short way of Push-T, whose published file needs no keys; a rate that fits is taken."""
+    given = [f"env={env}", "keys=['state:data/state','action:data/action']"]
+    source = _export("zarr", tmp_path)
+    assert _import(source, *given) == 2
+    assert f"has 20 Hz, but {env} has {rate_hz} Hz" in capsys.readouterr().err
+    (source / ".zattrs").write_text("{}")  # a buffer of another program
+    assert _import(source, *given, "rate_hz=20") == 2
+    assert f"has 20 Hz, but {env} has {rate_hz} Hz" in capsys.readouterr().err
+    assert _import(source, *given, f"rate_hz={rate_hz}") == 2  # the shape of the state is looked at next
+    assert "Hz" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["robomimic", "rlds"])
 def test_a_source_without_a_rate_needs_one(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -129,3 +129,29 @@ def test_a_dataset_that_cannot_be_reached_is_told(scripts: Path) -> None:
     assert "restart the app, which salvages the episode: do not discard it" in gone
     assert full.startswith("Only 1 GB are free")
     assert enough == ""
+
+
+def test_the_list_of_policies_shows_the_one_that_runs(scripts: Path) -> None:
+    """A choice is asked for; if it is refused, no view changes, and the list may not show it as loaded."""
+    body = """
+    globalThis.Option = class { };
+    const parts = {}, sent = [];
+    const element = () => ({ replaceChildren: () => {}, insertAdjacentHTML: () => {} });
+    const place = { querySelector: (selector) => parts[selector] ??= element() };
+    const shown = new Policy(place, (request) => sent.push(request.bundle));
+    const policy = { known: ["runs/a/bundle", "runs/b/bundle"], bundle: "runs/a/bundle", state: "ready" };
+    const training = { state: "none", learn_from: "all" }, episode = { count: 0 };
+    const drive = { control: "human" };
+    const show = () => shown.show({ policy, training, drive, episode, operators: { role: "driver" } });
+    const list = parts.select, seen = [];
+    show();
+    list.value = "runs/b/bundle";
+    list.onchange();
+    show();
+    seen.push(list.value);
+    policy.bundle = "runs/b/bundle";
+    show();
+    return [sent, [...seen, list.value]];"""
+    sent, seen = run(scripts, 'import { Policy } from "./policy.js";', body)
+    assert sent == ["runs/b/bundle"]
+    assert seen == ["runs/a/bundle", "runs/b/bundle"]

@@ -6,11 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from hardware.bus.in_process import InProcessWorld
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.topics import LOOP_STATUS, POLICY_STATUS
 from policies.deploy.bundle import MANIFEST
 from robo_rl.apps.recording.learning.policies import FRESH_S, NODES, PolicyRunner
+from robo_rl.core.errors import CheckpointError
 
 
 def test_a_policy_is_ready_when_all_its_nodes_report(tmp_path: Path) -> None:
@@ -23,8 +26,14 @@ def test_a_policy_is_ready_when_all_its_nodes_report(tmp_path: Path) -> None:
     def start(name: str, words: Any) -> Any:
         return SimpleNamespace(name=name, code=None, ask_to_stop=lambda: None, end=lambda most_s: None)
 
+    refused: list[str] = []
+
+    def check(bundle: str) -> None:
+        if bundle in refused:
+            raise CheckpointError(f"The bundle {bundle} does not fit the robot.")
+
     runner = PolicyRunner(
-        cast(Any, app), lambda bundle: {name: [] for name in NODES}, start, lambda *said: None
+        cast(Any, app), check, lambda bundle: {name: [] for name in NODES}, start, lambda *said: None
     )
 
     def heard(*names: str) -> str:
@@ -43,5 +52,12 @@ def test_a_policy_is_ready_when_all_its_nodes_report(tmp_path: Path) -> None:
     app.spin(lambda: world.now() > FRESH_S + 1.0)
     assert heard("arm_policy") == "loading"
     heard("action_head", "arm_policy")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / MANIFEST).write_text("{}")
+    refused.append(str(other))
+    with pytest.raises(CheckpointError, match="does not fit"):  # no node of it is started
+        runner.load(str(other))
+    assert (runner.state, runner.bundle, runner.known) == ("ready", str(tmp_path), [str(tmp_path)])
     runner.load(str(tmp_path))  # again: new processes
     assert runner.state == "loading"

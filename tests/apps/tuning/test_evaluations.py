@@ -7,11 +7,12 @@ import json
 import math
 import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tqdm import tqdm
 
+from robo_rl.apps.tuning import report
 from robo_rl.apps.tuning.evaluations import evaluations, too_costly
 from robo_rl.apps.tuning.loop import _Training
 from robo_rl.conf.finetune import FinetuneVerb
@@ -111,3 +112,31 @@ def test_an_evaluation_without_a_number_is_not_the_best(monkeypatch: pytest.Monk
         saved = json.loads(json.dumps([training.best.to_state(), training.curve.to_json()], allow_nan=False))
     assert best == [0, 1, 1, 1]
     assert math.isnan(LearningCurve.from_json(saved[1]).returns[2])
+
+
+def test_the_final_evaluations_show_their_progress_and_a_kept_base_needs_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """100 episodes of each take longer than a short training; those of the same policy are the same."""
+    base, after = flow_policy(SPEC), cast(EvalResult, "of 100 episodes")
+
+    def measured(
+        policy: Any, scale: float, env: Any, config: Any, episodes: int, progress: Any
+    ) -> EvalResult:
+        progress(episodes)
+        return after
+
+    monkeypatch.setattr(report, "measure", measured)
+    monkeypatch.setattr(report, "find_policy", lambda name: name)
+    monkeypatch.setattr(report, "trained_noise", lambda folder: 1.0)
+
+    def before(noise_scale: float) -> EvalResult:
+        kept = cast(Any, SimpleNamespace(policy=base, noise_scale=noise_scale))
+        return report._of_base(base, kept, after, cast(Any, None), config())
+
+    assert before(1.0) is after
+    assert capsys.readouterr().err == ""
+    before(0.0)  # the base without its noise is another policy
+    assert "base: 100%" in capsys.readouterr().err
+    report._final(base, 1.0, cast(Any, None), config(), "evaluate")
+    assert "evaluate: 100%" in capsys.readouterr().err

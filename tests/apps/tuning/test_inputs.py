@@ -131,6 +131,29 @@ def test_a_policy_that_is_gone_is_named_by_the_resumed_run(name: str, key: str, 
         run(True)
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_checkpoint_of_a_running_training_is_pointed_out(
+    ended: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It deletes its older checkpoints, of which the new run only learns when it cannot be resumed."""
+    policy = tmp_path / "base/checkpoints/00000040/policy"
+    for folder in (policy, tmp_path / "base/policy")[: 1 + ended]:
+        save_policy(folder, flow_policy(SPEC))
+    write_json(tmp_path / "base/run.json", {"format": 1})
+    given, out = f"{tmp_path / 'base'}@40", str(tmp_path / "run")
+    tune = FinetuneVerb(out=out, base=given, method=MethodConfig(name="residual"), num_envs=2)
+    for begin, name in (
+        (lambda: finetune.main(tune), "base"),
+        (lambda: finetune.main(replace(tune, resume=True)), ""),
+        (lambda: distill.main(DistillVerb(teacher=given, out=f"{out}2")), "teacher"),
+    ):
+        assert begin() == 0
+        said = capsys.readouterr().out
+        note = f"Note: {name}={given} is a checkpoint of a training that has not ended"
+        assert (note in said) is (bool(name) and not ended)
+        assert (f"give {name}=<a copy of {policy}>" in said) is (bool(name) and not ended)
+
+
 def test_a_changed_normaliser_of_a_run_without_a_base_is_refused(tmp_path: Path) -> None:
     """Without base= the demonstrations scale the states, and no checkpoint holds that scale."""
     record(tmp_path / "demos", 2)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 import yaml
@@ -167,6 +168,20 @@ def test_other_totals_than_those_listed_are_said(
     assert [note for note in notes if note.startswith(said)] != []
 
 
+def test_videos_with_more_images_than_rows_are_said(
+    v2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The format permits them: the image of a row is found by its time. Episode 2 has 4 rows, 1 has 5."""
+    last = v2 / MP4.replace("000/", "001/").replace("01.mp4", "02.mp4")
+    shutil.copy(v2 / MP4, last)
+    assert main(["data", "import", f"source={v2}", f"out={tmp_path / 'out'}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"1 video has more images than the episode has rows, such as {last.relative_to(v2)} with 5" in said
+    assert "for 4. Those after the last row were left out" in said
+    frames = [EpisodeStore(tmp_path / "out").episode(i).obs("image.front") for i in (1, 2)]
+    np.testing.assert_array_equal(frames[0][:4], frames[1][:4])
+
+
 def _edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     data = json.loads(path.read_text())
     change(data)
@@ -175,6 +190,18 @@ def _edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 def _cut(name: str) -> Callable[[Path], Any]:
     return lambda root: os.truncate(root / name, (root / name).stat().st_size // 2)
+
+
+def _index_first(video: Path) -> None:
+    """Put the index of an MP4 file before the images, as for streaming."""
+    moved = video.with_name("moved.mp4")
+    with av.open(str(video)) as given, av.open(str(moved), "w", options={"movflags": "faststart"}) as file:
+        stream = file.add_stream_from_template(given.streams.video[0])
+        for packet in given.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                file.mux(packet)
+    moved.replace(video)
 
 
 def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[Path], Any]:
@@ -191,8 +218,12 @@ def _rows(change: Callable[[Any], Any]) -> Callable[[Path], Any]:
 DAMAGE: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "no table": ("episode_000001.parquet is missing", lambda root: (root / TABLE).unlink()),
     "cut table": ("episode_000001.parquet cannot be read", _cut(TABLE)),
-    "no video": ("episode_000001.mp4 cannot be read as a video", lambda root: (root / MP4).unlink()),
-    "cut video": ("episode_000001.mp4 cannot be read as a video", _cut(MP4)),
+    "no video": (r"episode_000001.mp4 is missing\. Copy", lambda root: (root / MP4).unlink()),
+    "cut video": (r"episode_000001.mp4 is no complete MP4 video: it was cut off, .*\. Copy", _cut(MP4)),
+    "cut images": (
+        r"episode_000001.mp4 is damaged or was cut off: frame \d cannot be read\. Copy",
+        lambda root: (_index_first(root / MP4), _cut(MP4)(root)),
+    ),
     "video of another": (
         "episode_000001.mp4 has no image of shape .* for frame 4",
         lambda root: shutil.copy(root / MP4.replace("000/", "001/").replace("01.mp4", "02.mp4"), root / MP4),

@@ -41,10 +41,12 @@ class Trials:
 class PolicyRunner:
     """The bundle that runs, and those that may be chosen.
 
-    words: node -> its command line for a bundle, in starting order. start: starts a process, (name, words).
+    check: raises RoboRLError for a bundle that no node could run. words: node -> its command line for a
+    bundle, in starting order. start: starts a process, (name, words).
     """
 
     bus: Bus
+    check: Callable[[str], None]
     words: Callable[[str], dict[str, list[str]]]
     start: Start
     say: Callable[[str, str], None]  # (sentence, level)
@@ -73,9 +75,23 @@ class PolicyRunner:
             self.known.append(bundle)
 
     def load(self, bundle: str) -> str:
-        """Start the nodes of a bundle in place of the present ones; empty: none. Raises ConfigError."""
-        if bundle and not (Path(bundle) / MANIFEST).is_file():
-            raise ConfigError(f"{bundle} is no bundle: it has no {MANIFEST}. robo-rl export makes one.")
+        """Start the nodes of a bundle in place of the present ones; empty: none.
+
+        Raises ConfigError for what is no readable bundle, and what `check` raises. The present policy then
+        stays.
+        """
+        if bundle:
+            try:
+                if not (Path(bundle) / MANIFEST).is_file():
+                    raise ConfigError(
+                        f"{bundle} is no bundle: it has no {MANIFEST}. robo-rl export makes one."
+                    )
+                self.check(bundle)
+            except OSError as error:  # would end the app, and what it records
+                raise ConfigError(
+                    f"{bundle} cannot be read ({error.strerror}). Choose another bundle, or change its "
+                    "permissions."
+                ) from error
         self.close()
         self.bundle, self._heard_s = bundle, {}
         if not bundle:

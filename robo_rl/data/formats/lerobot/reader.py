@@ -17,6 +17,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.shapes import Bool, Float32, Shaped, UInt8
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
 from robo_rl.data.formats.contract import (
@@ -95,10 +96,10 @@ def import_lerobot(
         final = (
             {} if stored is None else known_final(root, stored.env, names, [each.labels for each in known])
         )
-    said: list[str] = []
-    order = {} if exact or env is None else column_order(env, names, reader.features, said)
+    sentences: list[str] = []
+    order = {} if exact or env is None else column_order(env, names, reader.features, sentences)
     places = episode_files(info)
-    said += count_differences(info, places)
+    sentences += count_differences(info, places)
     labels = ExportedLabels(known, len(places))
     if exact and len(known) != len(places):
         raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
@@ -128,8 +129,9 @@ def import_lerobot(
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
     if notes is not None:
-        said += [unknown_ends(reader.unknown_ends)] if reader.unknown_ends else []
-        notes += [] if exact else [*said, *labels.notes()]
+        sentences += [unknown_ends(reader.unknown_ends)] if reader.unknown_ends else []
+        sentences += [_longer_videos(root, reader.longer_videos)] if reader.longer_videos else []
+        notes += [] if exact else [*sentences, *labels.notes()]
     return len(places[:limit])
 
 
@@ -149,6 +151,7 @@ class _Reader:
         self._info, self._root = info, info.root
         self._tables: dict[Path, Any] = {}
         self.unknown_ends = 0  # episodes read of which it is not known whether they ran out of time
+        self.longer_videos: list[tuple[Path, int, int]] = []  # of one episode: file, its images, its rows
         self._videos: dict[str, tuple[Path, Mp4Reader]] = {}
         self._tasks = task_names(info)
 
@@ -248,6 +251,8 @@ class _Reader:
                 held[1].close()
             held = path, Mp4Reader(path, self._info.fps)
             self._videos[feature.name] = held
+            if place.first is None and held[1].frames > place.length:
+                self.longer_videos.append((path, held[1].frames, place.length))
         return held[1].read(round(start_s * self._info.fps), place.length, feature.shape)
 
     def _rows(self, place: EpisodeFiles, where: str) -> Any:
@@ -299,6 +304,19 @@ def _labelled(rows: EpisodeRows, known: EpisodeMeta | None, task: str) -> Episod
     if known is not None and not _relabelled(rows, known):
         rows = replace(rows, labels=replace(rows.labels, success=known.success))
     return labelled(rows, known, task)
+
+
+def _longer_videos(root: Path, videos: list[tuple[Path, int, int]]) -> str:
+    """Sentence on videos of single episodes with more images than rows. LeRobot, too, uses only those of the
+    rows: it looks up an image by the time of its row.
+    """
+    path, images, rows = videos[0]
+    count = counted(len(videos), "video has", "videos have")
+    return (
+        f"{count} more images than the episode has rows, such as {path.relative_to(root)} with {images} for "
+        f"{rows}. Those after the last row were left out; if the video began before the rows, images and "
+        "actions do not belong together: look at an episode by robo-rl data show."
+    )
 
 
 def _relabelled(rows: EpisodeRows, known: EpisodeMeta) -> bool:

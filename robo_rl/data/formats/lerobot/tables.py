@@ -19,13 +19,13 @@ def read_table(path: Path, columns: list[str] | None) -> Any:
     except FileNotFoundError as error:
         raise _missing(path) from error
     except (pa.ArrowException, OSError) as error:
-        said = str(error).splitlines()[0]
-        if said.startswith("No match for FieldRef"):
+        reason = str(error).splitlines()[0]
+        if reason.startswith("No match for FieldRef"):
             raise DataError(
                 f"{path} lacks one of the columns {', '.join(columns or ())}. Copy the dataset again."
             ) from error
         raise DataError(
-            f"{path} cannot be read ({said}). It is truncated, as after a recording "
+            f"{path} cannot be read ({reason}). It is truncated, as after a recording "
             "that was killed, or still being written: copy the dataset again, or restore it."
         ) from error
 

@@ -72,10 +72,22 @@ class Mp4Reader:
         try:
             self._file = av.open(str(path), format="mp4")  # other formats may name further files
             self._stream = self._file.streams.video[0]
-        except (OSError, av.error.FFmpegError, IndexError) as error:
-            raise DataError(f"{path} cannot be read as a video ({error}). Copy the dataset again.") from error
+        except FileNotFoundError as error:
+            raise DataError(f"{path} is missing. Copy the dataset again.") from error
+        except (av.error.InvalidDataError, IndexError) as error:
+            raise DataError(
+                f"{path} is no complete MP4 video: it was cut off, or is another kind of file. Copy the "
+                "dataset again."
+            ) from error
+        except (OSError, av.error.FFmpegError) as error:
+            raise DataError(f"{path} cannot be read ({error.strerror}). Copy the dataset again.") from error
         self._frames = self._decode()
         self._error = av.error.FFmpegError
+
+    @property
+    def frames(self) -> int:
+        """Images of the file by its index; 0: the file does not state it."""
+        return int(self._stream.frames)
 
     def _decode(self) -> Iterator[tuple[int, UInt8[ndarray, "h w 3"]]]:
         for frame in self._file.decode(self._stream):
@@ -96,15 +108,21 @@ class Mp4Reader:
                 images[done] = image
                 done += 1
         except StopIteration:
-            pass
+            if first + done < self.frames:
+                raise self._damaged(first + done) from None
         except self._error as error:
-            raise DataError(f"{self._path} is damaged ({error}). Copy the dataset again.") from error
+            raise self._damaged(first + done) from error
         if done < count:
             raise DataError(
                 f"{self._path} has no image of shape {list(shape)} for frame {first + done}: rows and "
                 "images do not belong together. Record or copy the dataset again."
             )
         return images
+
+    def _damaged(self, frame: int) -> DataError:
+        return DataError(
+            f"{self._path} is damaged or was cut off: frame {frame} cannot be read. Copy the dataset again."
+        )
 
     def close(self) -> None:
         self._file.close()

@@ -250,11 +250,11 @@ def _foreign_rows(
         values = _rows(example, name, features, count, where)
         obs[key] = values if features[name].kind == "image" else values.astype(features[name].dtype)
     words = next((example[f"steps/{name}"] for name in _TASKS if example.get(f"steps/{name}")), [])
-    said = words[0].decode(errors="replace") if isinstance(words, list) and words else ""
+    instruction = words[0].decode(errors="replace") if isinstance(words, list) and words else ""
     human = zeros
     if "intervention" in features and features["intervention"].shape == ():
         human = _rows(example, "intervention", features, count, where)
-    labels = EpisodeMeta(complete=True, task=said, success=_success(example))
+    labels = EpisodeMeta(complete=True, task=instruction, success=_success(example))
     return EpisodeRows(obs, action[:n], reward[:n].astype(np.float32), terminated, human[:n] > 0, {}, labels)
 
 

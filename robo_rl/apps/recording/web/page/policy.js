@@ -19,9 +19,12 @@ export class Policy {
     const find = (selector) => place.querySelector(selector);
     Object.assign(this, {
       place, send, select: find("select"), said: find(".state-of-policy"), rate: find(".rate-of-policy"), control: find(".control"), train: find(".train"),
-      bar: find("progress"), told: find(".told"), command: find("code"), keys: "", running: false,
+      bar: find("progress"), told: find(".told"), command: find("code"), keys: "", bundle: "", running: false,
     });
-    this.select.onchange = () => send({ kind: "policy", bundle: this.select.value });
+    this.select.onchange = () => {
+      send({ kind: "policy", bundle: this.select.value });
+      this.select.value = this.bundle; // what runs, until a view says that it changed: a bundle may be refused
+    };
     this.control.onclick = () => { send({ kind: this.human ? "let_run" : "take_over" }); this.control.blur(); };
     this.train.onclick = () => { send({ kind: this.running ? "stop_training" : "train" }); this.train.blur(); };
   }
@@ -34,6 +37,7 @@ export class Policy {
     const keys = JSON.stringify([policy.known, policy.bundle]);
     if (keys !== this.keys) {
       this.keys = keys;
+      this.bundle = policy.bundle;
       this.select.replaceChildren(new Option("no policy", ""), ...policy.known.map((bundle) => new Option(name(bundle), bundle)));
       this.select.value = policy.bundle;
     }
