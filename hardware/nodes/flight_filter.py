@@ -27,6 +27,7 @@ _REPEATS = 2  # of a new status, one per tick: the policy begins its flight by i
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
 _AGAIN_S = 5.0  # interval between two reports of a fault of the states
 _EARLY = 0.75  # share of a period after a command within which the timer sends none
+_LATE = 1.25  # periods after a command of the policy from which the timer repeats it
 
 
 class FlightFilterNode:
@@ -41,7 +42,8 @@ class FlightFilterNode:
         say: Callable[[str], None] = print,
     ) -> None:
         self.filter, self._bus, self._period_s = filter_, bus, 1.0 / command_hz
-        self._sent_s, self._clock, self._say = -math.inf, SendClock(bus), say
+        self._sent_s = self._passed_s = -math.inf  # any command; the last one of the policy
+        self._clock, self._say = SendClock(bus), say
         self._drops = DropReporter(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported, self._repeats = (filter_.phase, filter_.reason), 0
@@ -84,6 +86,7 @@ class FlightFilterNode:
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         if self.filter.on_command(message, received_s):
+            self._passed_s = received_s
             self._tick()
         else:
             self._drops.tell("the policy", self.filter.dropped, received_s)
@@ -115,7 +118,9 @@ class FlightFilterNode:
         return self.filter.stop()
 
     def _on_timer(self) -> None:
-        if self._bus.now() - self._sent_s >= _EARLY * self._period_s:
+        now_s = self._bus.now()
+        late = now_s - self._passed_s >= _LATE * self._period_s
+        if late and now_s - self._sent_s >= _EARLY * self._period_s:
             self._tick()
 
     def _tick(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.flight_units import FlightUnits
@@ -27,6 +28,7 @@ from policies.deploy.bundle import Bundle
 from policies.deploy.runner import OnnxPolicy, bundle_noise
 from policies.flight.observer import FlightObserver
 from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.shapes import Float
 
 _STATUS_S = 0.5
 _SHOWN = 8  # numbers of a goal that a message lists
@@ -60,6 +62,7 @@ class QuadPolicyNode:
         self._faults, self._due = FaultLog(bus.name, say), DecisionClock(1.0 / bundle.env.control_hz)
         self._rate = DecisionRate(bus.name, bundle.env.control_hz, say)
         self._flies = False  # the filter passed commands at the newest decision
+        self._sent: Float[ndarray, " 4"] | None = None  # newest command of the filter in this flight
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -86,10 +89,13 @@ class QuadPolicyNode:
         """Do nothing: the filter lands the craft."""
 
     def _on_sent(self, message: FlightCommand, received_s: float) -> None:
-        """Remember what the filter sent; the policy observes its last actions."""
+        """Remember what the filter sent: the policy observes it, one action for each decision.
+
+        The filter repeats a command whose successor is late, so its messages do not count control periods.
+        """
         values = np.asarray(message.values, dtype=np.float64)
         if values.shape == (4,) and np.isfinite(values).all():
-            self._observer.record_action(self._units.to_policy(values))
+            self._sent = self._units.to_policy(values)
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
@@ -117,6 +123,8 @@ class QuadPolicyNode:
         if not (due and self._enabled):
             return None
         self._forget_before_flight()
+        if self._sent is not None:
+            self._observer.record_action(self._sent)
         begin_s = time.perf_counter()
         self.timing.begin(self._bus.now())
         try:
@@ -137,8 +145,12 @@ class QuadPolicyNode:
         """Let a flight begin as an episode of training: without integral, and after hovering."""
         flies = self._filter.passes
         if self._filter.reason or (flies and not self._flies):
-            self._observer.reset()
+            self._forget()
         self._flies = flies
+
+    def _forget(self) -> None:
+        self._observer.reset()
+        self._sent = None
 
     def _start(self) -> Answer:
         self._enabled = True
@@ -150,7 +162,7 @@ class QuadPolicyNode:
         return True, "stopped: the filter lands"
 
     def _reset(self) -> Answer:
-        self._observer.reset()
+        self._forget()
         self._episode += 1
         return True, f"episode {self._episode}: what was seen is forgotten"
 

@@ -97,12 +97,14 @@ class PolicyConnection:
         except RemoteError as error:
             self.close()
             late = isinstance(error, LateError)
-            self._fault = str(
-                self._failed(f"it did not answer within {deadline_s:g} s" if late else str(error))
-            )
-            if isinstance(error, ClosedError):
-                self._fault += f" If it has ended, start it again on that machine: {self._serve_command()}"
-            raise RemoteError(self._fault) from error
+            failed = self._failed(f"it did not answer within {deadline_s:g} s" if late else str(error))
+            if late:
+                failed = RemoteError(f"{failed} {_NO_SECOND_CONNECTION}.")
+            elif isinstance(error, ClosedError):
+                and_server = f", and the server too if that has ended: {self._serve_command()}"
+                failed = RemoteError(f"{failed} {_NO_SECOND_CONNECTION}{and_server}")
+            self._fault = str(failed)
+            raise failed from error
 
     def _expect(self, kind: str, timeout_s: float) -> Frame:
         """The next frame, which must be of this kind."""
@@ -135,6 +137,7 @@ class PolicyConnection:
         return RemoteError(f"The policy server at {self.address} cannot be used: {reason}.")
 
 
+_NO_SECOND_CONNECTION = "This program does not reconnect: start it again"
 _NEEDS_TOKEN = (
     "it asks for a token; give token=<file with the server's token>, or set ROBO_RL_TOKEN to the token"
 )

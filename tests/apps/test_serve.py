@@ -107,8 +107,9 @@ def test_server_killed_in_a_request_is_one_sentence(
     code = main(["evaluate", f"policy=remote:{address}", "episodes=4", "num_envs=2", "num_workers=0"])
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert said == (
-        f"robo-rl: The policy server at {address} cannot be used: it closed the connection. If it has ended, "
-        f"start it again on that machine: robo-rl serve policy=<run> port={address.rpartition(':')[2]}"
+        f"robo-rl: The policy server at {address} cannot be used: it closed the connection. This program "
+        "does not reconnect: start it again, and the server too if that has ended: robo-rl serve "
+        f"policy=<run> port={address.rpartition(':')[2]}"
     )
     assert code == 3
     assert len(asked) == 3

@@ -24,7 +24,7 @@ from hardware.bus.quality import QUALITY, Quality, Repeats, RequestedQos
 from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.ros.caller import TRIGGER, ServiceCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
-from hardware.bus.ros.parameters import given, show
+from hardware.bus.ros.parameters import EMPTY_LIST, given, show
 from hardware.bus.ros.publishers import RosPublisherWatch
 from hardware.bus.ros.quality import offered, qos_profile, silent_events
 from hardware.bus.ros.remote import ACTIVITY, RosTrajectoryAction, controller_states, read_parameters
@@ -75,15 +75,17 @@ class RosBus:
             rclpy.init(
                 context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO
             )
+            self._node = Node(
+                name,
+                namespace=namespace or None,
+                context=self._context,
+                automatically_declare_parameters_from_overrides=True,  # for `given_parameters`
+            )
         except RuntimeError as error:  # RCLError
             raise BusError(why_no_start(error)) from error
+        except ValueError as error:
+            raise BusError(EMPTY_LIST) from error
         self._domain = domain_id(domain)
-        self._node = Node(
-            name,
-            namespace=namespace or None,
-            context=self._context,
-            automatically_declare_parameters_from_overrides=True,  # for `given_parameters`
-        )
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
         self.name, self.namespace = self._node.get_name(), self._node.get_namespace().rstrip("/")

@@ -8,6 +8,10 @@ from typing import Any
 from hardware.bus.parameters import KINDS, Parameter
 
 ROS_OWN = ("use_sim_time", "start_type_description_service", "qos_overrides")  # rclpy itself declares these
+EMPTY_LIST = (
+    "ROS refuses a parameter with an empty list. Write null instead, or leave the parameter out. Check the "
+    "arguments after --ros-args, and the parameter files."
+)
 
 
 def given(node: Any) -> dict[str, Any]:
@@ -28,13 +32,15 @@ def given(node: Any) -> dict[str, Any]:
 def show(node: Any, parameters: Sequence[Parameter]) -> None:
     """Declare the parameters with these values, whatever was given for them."""
     from rcl_interfaces.msg import ParameterDescriptor
-    from rclpy.parameter import Parameter as RosParameter
 
     for each in parameters:
+        # Without a value, and without dynamic_typing, a parameter would empty each response that includes it.
+        unset = each.value is None or each.value == []  # rclpy takes an empty list for bytes
         descriptor = ParameterDescriptor(
-            description=each.description, additional_constraints=each.constraints, read_only=True
+            description=each.description,
+            additional_constraints=each.constraints,
+            read_only=True,
+            dynamic_typing=unset,
         )
-        # A type instead of a value leaves the parameter without one; rclpy takes an empty list for bytes.
-        unset = each.value is None or each.value == []
-        value = RosParameter.Type(KINDS[each.kind]) if unset else each.value
-        node.declare_parameter(each.name, value, descriptor, ignore_override=True)
+        node.declare_parameter(each.name, None if unset else each.value, descriptor, ignore_override=True)
+        descriptor.type = KINDS[each.kind]  # rclpy keeps this object, and takes the type from the value

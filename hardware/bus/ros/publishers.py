@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-UNNAMED = "a publisher"  # matched, but not in the graph yet
+UNNAMED = "a publisher"  # matched, but not in the graph yet; or its node's name has left the graph already
+_NO_NAME = "_NODE_NAME_UNKNOWN_"  # what ROS returns for a node whose name it does not know
 
 
 class RosPublisherWatch:
@@ -27,7 +28,7 @@ class RosPublisherWatch:
         if self._subscription is not None:
             self._matched = self._subscription.get_publisher_count()
         found = self._node.get_publishers_info_by_topic(self._topic)
-        names = sorted(f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in found)
+        names = sorted(map(_name, found))
         every = (*names, *[UNNAMED] * (self._matched - len(names)))
         if every != self._known:
             self._known = every
@@ -40,3 +41,8 @@ class RosPublisherWatch:
         self._subscription = subscription
         if subscription.get_publisher_count() != self._matched:
             self.look()
+
+
+def _name(end: Any) -> str:
+    """Full name of the node of an endpoint."""
+    return UNNAMED if end.node_name == _NO_NAME else f"{end.node_namespace.rstrip('/')}/{end.node_name}"

@@ -38,6 +38,14 @@ class Member:
     when: str | None = None
     each: str | None = None
 
+    def starts(self, values: Mapping[str, str | None]) -> bool:
+        """False for a node that is omitted. values: of all arguments."""
+        return self.when is None or any(values[name] for name in self.when.split("|"))
+
+    def uses(self, argument: str) -> bool:
+        """True if a setting has its value from this argument."""
+        return any(value in (f"${argument}", f"!{argument}") for value in self.settings.values())
+
 
 @dataclass(frozen=True)
 class NodeSet:
@@ -52,7 +60,7 @@ class NodeSet:
         """Node -> its command-line arguments, `["safety_filter", "robot=sim_arm", ...]`, for these values.
 
         example: command that starts this set, if not `robo-rl up`; the error for a missing argument shows it.
-        Raises ConfigError for an unknown or a missing argument.
+        Raises ConfigError for an unknown or a missing argument, and for one that no node of these would use.
         """
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
@@ -65,6 +73,7 @@ class NodeSet:
                 f"The set '{self.name}' needs {lacking[0]}{sign}...: {known[lacking[0]].meaning}. "
                 f"For example: {start} {' '.join(f'{name}{sign}...' for name in lacking)}"
             )
+        self._refuse_without_effect(given, values, ":=" if example else "=")
         cameras = cameras_of(values) if "camera" in known else []
         if cameras:
             values["camera_name"] = "+".join(camera.name for camera in cameras)
@@ -72,9 +81,29 @@ class NodeSet:
         for member in self.members:
             if member.each:
                 commands |= _one_each(member, values, [camera for camera in cameras if camera.source])
-            elif member.when is None or any(values[name] for name in member.when.split("|")):
+            elif member.starts(values):
                 commands[member.node] = [member.node, *_words(member, values)]
         return commands
+
+    def _refuse_without_effect(
+        self, given: Mapping[str, str], values: Mapping[str, str | None], sign: str
+    ) -> None:
+        """Raise ConfigError for an argument that only nodes which do not start would use."""
+        defaults = {argument.name: argument.default for argument in self.arguments}
+        for name, value in given.items():
+            users = [member for member in self.members if member.uses(name)]
+            if (
+                not value
+                or value == defaults[name]
+                or any(user.each or user.starts(values) for user in users)
+            ):
+                continue
+            if users:
+                needs = f"{sign}... or ".join(str(users[0].when).split("|"))
+                raise ConfigError(
+                    f"{name}{sign}{value} has no effect without {needs}{sign}..., as the node that uses it, "
+                    f"{users[0].node}, does not start. Give both, or leave {name} out."
+                )
 
     def settings_from(self, node: str, arguments: Collection[str]) -> set[str]:
         """Settings of a node that have their value from one of these arguments."""

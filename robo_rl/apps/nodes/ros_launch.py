@@ -6,21 +6,24 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
-from robo_rl.apps.nodes.ros.interrupt import asked_by_launch
+from robo_rl.apps.nodes.ros.interrupt import asked_by_launch, interrupt_no_task
 from robo_rl.apps.nodes.ros.network import NETWORKS, network_notice, network_variables
 from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
 from robo_rl.core.errors import BusError, ConfigError
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.process_signals import ASK
+from robo_rl.core.text.nearest import did_you_mean
 
 PYTHON = "python3"  # of the nodes; `ros2` itself may run in another one, which lacks their packages
+FILES = ("sim.launch.py", "arm.launch.py", "quad.launch.py", "teleop.launch.py")
 PREFLIGHT = "robo_rl.apps.nodes.preflight"
 PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
 _LOCKS: list[FolderLock] = []  # locks of namespaces, held until this process ends
@@ -89,6 +92,8 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
 
+    for notice in _unknown(explicit, sets):
+        print(f"launch: {notice}", flush=True)
     chosen = sets[value("set")] if len(sets) > 1 else next(iter(sets.values()))
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
     if value("params_file") and not os.path.isfile(value("params_file")):  # launch only warns
@@ -138,8 +143,23 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
         )
         for name, words in commands.items()
     ]
+    interrupt_no_task()  # from here on launch waits for the nodes
     signals = dict.fromkeys(models, signal.SIGINT) | dict.fromkeys(nodes, ASK)
     return [*asked_by_launch(signals), *models, *nodes]
+
+
+def _unknown(explicit: Collection[str], sets: Mapping[str, NodeSet]) -> list[str]:
+    """Sentences on unknown arguments of `ros2 launch`, which accepts any.
+
+    Empty if another launch file includes this one: they may be arguments of that file.
+    """
+    if not any(Path(word).name in FILES for word in sys.argv):
+        return []
+    known = [*COMMON, "set", *(argument.name for chosen in sets.values() for argument in chosen.arguments)]
+    return [
+        f"the argument '{name}' is unknown and has no effect.{did_you_mean(name, known)}"
+        for name in sorted(set(explicit) - set(known))
+    ]
 
 
 def _check(commands: Mapping[str, Sequence[str]], context: Any) -> None:

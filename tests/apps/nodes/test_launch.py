@@ -4,6 +4,7 @@ test_ros_launch.py.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -57,9 +58,8 @@ def test_launch_files_load_in_the_python_of_ros() -> None:
 
 def test_there_are_no_other_launch_files() -> None:
     """The folder is no package, because ROS 2 owns the name."""
-    assert {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"} == {
-        f"{n}.launch.py" for n in FILES
-    }
+    found = {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"}
+    assert found == {f"{n}.launch.py" for n in FILES} == set(ros_launch.FILES)
 
 
 @pytest.mark.parametrize(("file", "name"), FILES.items())
@@ -81,6 +81,21 @@ def test_launch_starts_the_nodes_of_up(file: str, name: str) -> None:
         assert node.output == "screen"
         assert node.sigterm_timeout_s > 5.0  # braking takes 5 s at most
         assert node.namespace is None
+
+
+@pytest.mark.parametrize("file", ["sim.launch.py", "bringup.launch.py"])
+def test_unknown_arguments_are_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """launch accepts any name. Where another file includes this one, they may be its own arguments."""
+    monkeypatch.setattr(sys, "argv", ["ros2", "launch", "robo_rl", file, "amr:=false", "bundel:=/b"])
+    launch(describe("sim"), amr="false", bundel="/b")
+    said = [line for line in capsys.readouterr().out.splitlines() if "unknown" in line]
+    expected = [
+        "launch: the argument 'amr' is unknown and has no effect. Did you mean 'arm'?",
+        "launch: the argument 'bundel' is unknown and has no effect. Did you mean 'bundle'?",
+    ]
+    assert said == (expected if file in ros_launch.FILES else [])
 
 
 def test_ended_node_fails_the_launch() -> None:
@@ -114,6 +129,29 @@ def test_no_signal_is_sent_twice(due_to_sigint: bool, noninteractive: bool) -> N
     nodes = launch_in(context := Context(noninteractive=noninteractive), describe("sim"))
     assert [fake_launch.start(context, node) for node in nodes] == [[]] * len(nodes)
     assert fake_launch.shut_down(context, nodes, due_to_sigint) == []
+
+
+def test_interrupt_ends_no_task_of_launch() -> None:
+    """A node whose task ended would run on without a signal, and `ros2 launch` would wait for it for ever."""
+
+    async def launching() -> bool:
+        launch(describe("sim"))
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    before = signal.getsignal(signal.SIGINT)
+    loop = asyncio.new_event_loop()
+    try:
+        assert loop.run_until_complete(launching())
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        loop.close()
 
 
 def test_second_launch_of_a_robot_is_refused(tmp_path: Path) -> None:

@@ -43,6 +43,15 @@ def test_ros_values_override_and_have_the_setting_type() -> None:
     assert node_settings("teleop", axes).axes == [3, -1]
 
 
+@pytest.mark.parametrize("null", [None, "null"], ids=["in the file", "of rclpy"])
+def test_dumped_parameters_can_be_loaded(null: str | None) -> None:
+    """`ros2 param dump` writes null for what has no value; rclpy reads it as text."""
+    flight = with_parameters(FlightFilterNodeConfig, ["bundle=b", "ground_m=1"], {"ground_m": null}, print)
+    assert node_settings("flight_filter", flight).ground_m is None
+    task = with_parameters(load_attribute(NODES["task"][1]), ["goal=[1]"], {"goal": null}, print)
+    assert node_settings("task", task).goal == []
+
+
 def test_unknown_parameter_is_reported() -> None:
     """A file may hold the parameters of several nodes, so it is no error; nor can it rename the node."""
     said: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -119,3 +120,21 @@ def test_an_instruction_alone_starts_the_task_node() -> None:
     flown = load_set("quad").commands({"bundle": "b", "camera": "0", "camera_name": "front"})
     assert flown["camera"] == ["camera", "source=0", "camera=front", "transport=raw"]
     assert "camera" not in load_set("quad").commands({"bundle": "b"})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "needs"),
+    [
+        ("arm_sim", {"remote": "gpu-box:5757"}, "bundle"),
+        ("arm_sim", {"heartbeat_s": "0.2"}, "bundle"),
+        ("arm_sim", {"device_settings": "d.yaml"}, "device"),
+        ("teleop", {"robot": "sim_arm", "output": "forward"}, "controller"),
+    ],
+)
+def test_arguments_without_effect_are_refused(name: str, given: dict[str, str], needs: str) -> None:
+    """Without the bundle, remote= would start an arm that nothing commands."""
+    for sign, example in (("=", ""), (":=", "ros2 launch")):
+        said = f"{sign}{list(given.values())[-1]} has no effect without {needs}{sign}..., as the node"
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            load_set(name).commands(given, example)
+    assert load_set(name).commands(given | {needs: "x"})

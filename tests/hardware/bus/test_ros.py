@@ -339,6 +339,18 @@ def test_publisher_count_follows_changes(node: RosBus, world: World) -> None:
     assert told[1:] == [("/lab/tester",), ("/lab/other", "/lab/tester")]
 
 
+def test_publisher_whose_name_left_the_graph_is_told_in_words(node: RosBus, world: World) -> None:
+    """A program that ends: ROS knows its publisher a moment longer than its name."""
+    told: list[tuple[str, ...]] = []
+    publisher = SimpleNamespace(node=SimpleNamespace(), topic="/lab/chatter")
+    publisher.node.get_name = lambda: "_NODE_NAME_UNKNOWN_"
+    publisher.node.get_namespace = lambda: "_NODE_NAMESPACE_UNKNOWN_"
+    world.publishers.append(publisher)
+    node.watch_publishers("chatter", told.append)
+    world.publishers.clear()
+    assert told == [(UNNAMED,)]
+
+
 def test_states_of_controllers_come_from_the_manager(
     node: RosBus,
 ) -> None:

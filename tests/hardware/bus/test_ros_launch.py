@@ -6,6 +6,7 @@ Skipped where no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash && pyth
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +28,14 @@ from launch import LaunchDescription
 LAUNCH = Path(__file__).resolve().parents[3] / "launch"
 SOON_S = 20.0
 pytestmark = pytest.mark.ros
+
+
+@pytest.fixture(autouse=True)
+def own_interrupt() -> Iterator[None]:
+    """The handler of SIGINT, which a launch file changes, is that of pytest again after a test."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @launch_pytest.fixture

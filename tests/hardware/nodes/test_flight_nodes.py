@@ -13,7 +13,7 @@ import pytest
 from hardware.bus.in_process import InProcessWorld
 from hardware.checks.flight_contract import check_flight, envelope_of
 from hardware.loop.flight_record import FlightRecord
-from hardware.messages import Diagnostics, Flag, Floats, Odometry
+from hardware.messages import MOTORS, Diagnostics, Flag, FlightCommand, Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.sim_robot import SimQuadNode
@@ -110,6 +110,24 @@ def test_states_in_bursts_are_reported(hover: Bundle) -> None:
     task.spin(lambda: world.now() >= 2.1)
     assert policy.decisions == pytest.approx(2.1 * 60, rel=0.02)
     assert said == ["policy: odom comes too irregularly for the 100 Hz of the bundle"]
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.002, 0.005, 0.008])
+def test_filter_sends_one_command_for_each_of_the_policy(hover: Bundle, phase_s: float) -> None:
+    """Whatever the phase of its timer, also with jitter. A command whose successor is late is repeated."""
+    flight = Flight(hover)
+    flight.bus["task"].timer(0.001, lambda: None)  # resolution of the times below
+    flight.until(0.5 + phase_s)
+    flight.policy.stop("test")
+    publish, sent = flight.policy._send, flight.sent  # a second publisher would be a fault
+    begin, jitter_s = len(sent), (0.0, 0.002, -0.001, 0.0)
+    for number in range(40):
+        flight.until(0.5 + phase_s + 0.01 * (number + 1) + jitter_s[number % 4])
+        publish(FlightCommand(flight.bus["policy"].stamp(), np.zeros(4), MOTORS))
+    assert len(sent) - begin <= 41
+    assert set(flight.node.filter.counts) == set()
+    flight.until(flight.world.now() + 0.024)
+    assert len(sent) - begin >= 41
 
 
 def test_filter_repeats_a_new_status(hover: Bundle) -> None:

@@ -7,14 +7,14 @@ import pytest
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.flight_units import FlightUnits
-from hardware.messages import FlightCommand, Floats
+from hardware.messages import FlightCommand, Floats, Odometry
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
 from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
-from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL
+from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, ODOM
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad, flight_env, flight_observer
 from robo_rl.core.errors import ConfigError
@@ -35,8 +35,7 @@ class Flight:
         self.robot = SimQuadNode(bus["robot"], SimulatedQuad(self.body), 100.0)
         filter_ = FlightFilter(ENVELOPE, RatesLander(told), 100.0, 100.0, "rates")
         self.node = FlightFilterNode(bus["filter"], filter_, 100.0, arm=True)
-        self.observer = flight_observer(env)
-        self.policy = QuadPolicyNode(bus["policy"], bundle, self.observer, hover=told)
+        self.policy = QuadPolicyNode(bus["policy"], bundle, flight_observer(env), hover=told)
         self.raw: list[np.ndarray] = []
         FLIGHT_RAW.subscribe(self.task, lambda m, at: self.raw.append(m.values))
 
@@ -75,17 +74,21 @@ def test_wrong_hover_thrust_sinks_as_computed(rates: Bundle) -> None:
 
 def test_sent_commands_are_observed_in_policy_units(rates: Bundle) -> None:
     """`flight/safe` holds the autopilot's thrust and rad/s; the last actions of an observation are in [-1,
-    1].
+    1]. They count control periods: what the filter repeats because the next command is late counts once.
     """
-    flight = Flight(rates)
-    flight.until(1.0)
-    sent = np.array([0.55, 1.0, -2.0, 0.5])
-    FLIGHT_SAFE.publisher(flight.task)(FlightCommand(0.0, sent))
-    flight.task.spin(lambda: True)
-    flight.world.run(lambda: not flight.world._due)
-    most = flight.policy._policy.action_spec.high
+    world, observer = InProcessWorld(), flight_observer(flight_env(rates))
+    policy = QuadPolicyNode(world.bus("policy"), rates, observer)
+    task, still = world.bus("task"), np.zeros(3)
+    see, send = ODOM.publisher(task), FLIGHT_SAFE.publisher(task)
+    state, before = Odometry(0.0, still, np.array([1.0, 0.0, 0.0, 0.0]), still, still), observer._actions
+    task.timer(0.003, lambda: send(FlightCommand(0.0, np.array([0.55, 1.0, -2.0, 0.5]))))
+    task.timer(0.01, lambda: see(state))
+    task.spin(lambda: world.now() >= 0.015)
+    most = policy._policy.action_spec.high
     expected = [1.1 / most[0] * 2.0 - 1.0, 1.0 / 4.0, -2.0 / 4.0, 0.5 / 2.0]
-    assert flight.observer._actions[:4] == pytest.approx(expected, abs=1e-6)
+    assert policy.decisions == 1
+    assert observer._actions[:4] == pytest.approx(expected, abs=1e-6)
+    assert observer._actions[4:] == pytest.approx(before[:-4])
 
 
 def test_unit_conversion_round_trip(rates: Bundle, hover: Bundle) -> None:

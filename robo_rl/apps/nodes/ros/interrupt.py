@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import threading
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
+
+
+def interrupt_no_task() -> None:
+    """Let SIGINT raise no KeyboardInterrupt while the asyncio loop of launch runs. Call it in that loop.
+
+    launch reads SIGINT from a wakeup pipe, and drops the KeyboardInterrupt that Python raises as well. But if
+    that ends the task which waits for a node, the node never gets a signal, and `ros2 launch` never ends.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and _loop_runs() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if not _loop_runs():
+        signal.default_int_handler(number, frame)
+
+
+def _loop_runs() -> bool:
+    """True if an asyncio loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def asked_by_launch(signals: Mapping[Any, signal.Signals]) -> list[Any]:

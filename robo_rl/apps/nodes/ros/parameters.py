@@ -38,15 +38,15 @@ def with_parameters(
 
     Parameters that are no settings are reported, not refused: one file may hold those of several nodes.
     """
-    known = [key for key in settings(schema) if key not in NO_PARAMETERS]
+    known = {key: each for key, each in settings(schema).items() if key not in NO_PARAMETERS}
     for name in given:
         if name not in known:
-            close = nearest(name, known, 1)
+            close = nearest(name, list(known), 1)
             hint = f" Did you mean '{close[0]}'?" if close else ""
             warn(f"The parameter '{name}' is no setting of this node and has no effect.{hint}")
     taken = {name: value for name, value in given.items() if name in known}
     kept = [word for word in words if word.partition("=")[0] not in taken]
-    return kept + [f"{name}={_text(value)}" for name, value in taken.items()]
+    return kept + [f"{name}={_text(value, _kind(known[name]))}" for name, value in taken.items()]
 
 
 def parameters_in_file(file: Path, node: str) -> dict[str, Any]:
@@ -96,8 +96,13 @@ def _constraints(setting: Setting) -> str:
     return setting.type_words + (" or none" if setting.optional else "")
 
 
-def _text(value: Any) -> str:
-    """A value from YAML as it is written on the command line."""
+def _text(value: Any, kind: str) -> str:
+    """A value from YAML as it is written on the command line.
+
+    `ros2 param dump` writes null for a setting without a value and for an empty list; rclpy reads it as text.
+    """
+    if value is None or value == "null":
+        return "[]" if kind.startswith("list") else "null"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ",".join(map(_text, value)) + "]"
+        return "[" + ",".join(_text(each, "") for each in value) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
