@@ -130,8 +130,10 @@ class PolicyConnection:
         return array
 
     def _serve_command(self) -> str:
-        """Command that starts a server at this port."""
-        return f"robo-rl serve policy=<run> port={self.address.port}"
+        """Command that starts a server at this address; one for other machines needs a token."""
+        command = f"robo-rl serve policy=<run> port={self.address.port}"
+        local = self.address.host in ("localhost", "127.0.0.1", "::1")
+        return command if local else f"{command} host=0.0.0.0 token=<file>"
 
     def _failed(self, reason: str) -> RemoteError:
         return RemoteError(f"The policy server at {self.address} cannot be used: {reason}.")

@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from policies.remote.address import Address, is_loopback, is_remote, listen, parse_address
-from robo_rl.core.errors import ConfigError
+from policies.remote.client import PolicyConnection
+from robo_rl.core.errors import ConfigError, RemoteError
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,20 @@ def test_port_in_use_and_foreign_host_are_one_sentence() -> None:
             listen("127.0.0.1", port)
     with pytest.raises(ConfigError, match="Cannot assign requested address"):
         listen("192.0.2.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("127.0.0.1:1", "port=1$"), ("gpu-box:1", r"port=1 host=0\.0\.0\.0 token=<file>$")],
+)
+def test_the_command_for_a_lost_server_can_be_reached(
+    address: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server for other machines listens on more than the loopback interface, and needs a token."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    with pytest.raises(RemoteError, match=words):
+        PolicyConnection(parse_address(address))
