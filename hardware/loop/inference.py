@@ -25,6 +25,7 @@ from policies.remote.address import Address
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.process_signals import exit_with_parent, leave_to_parent
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.instruction import INSTRUCTION
 
 _CLOSE_S = 1.0
 
@@ -195,11 +196,11 @@ def _answer(
         for key, spec in bundle.env.obs.items()
     }
     chunk = _view(out, (bundle.chunk, bundle.env.action.dim), "float32")
-    zeros = {key: torch.zeros_like(value) for key, value in inputs.items()}
-    for known in (0, bundle.chunk):
-        sample(
-            zeros, noise.draw([0], [0]), 0, known
-        )  # the first calls allocate memory: do them before a robot waits
+    blank = {key: torch.zeros_like(value) for key, value in inputs.items()}
+    if INSTRUCTION in blank:  # a text without words is none, and a policy may answer it by NaN
+        blank[INSTRUCTION][..., 0] = ord("a")
+    for known in (0, bundle.chunk):  # the first calls allocate memory: do them before a robot waits
+        sample(blank, noise.draw([0], [0]), 0, known)
     pipe.send("ready")
     while True:
         decision, frozen, known = pipe.recv()

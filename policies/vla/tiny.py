@@ -123,7 +123,8 @@ class TinyBackbone(nn.Module):
         if self.cut_words and words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
         mask, embedded = words != 0, self.words(words)
-        instruction = (embedded * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
+        count = mask.sum(1, keepdim=True).clamp(min=1)  # of words; an empty text has the mean zero
+        instruction = (embedded * mask.unsqueeze(-1)).sum(1) / count
         each = [
             camera(picture, instruction, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras[: len(pictures)], pictures, strict=True))
@@ -132,9 +133,9 @@ class TinyBackbone(nn.Module):
         if moments is not None:
             seen.append(moments.expand(words.shape[0], -1, -1))
         tokens = torch.cat([embedded, *seen], dim=1)
-        count = tokens.shape[1] - words.shape[1]
-        mask = F.pad(mask, (0, count), value=True)
-        place = torch.arange(words.shape[1] + count, device=words.device)
+        others = tokens.shape[1] - words.shape[1]
+        mask = F.pad(mask, (0, others), value=True)
+        place = torch.arange(words.shape[1] + others, device=words.device)
         place = torch.where(place < words.shape[1], place, place + (MOST_BYTES - words.shape[1]))
         out = self.text(
             inputs_embeds=tokens,

@@ -157,7 +157,7 @@ class _Director:
 
     def _begin(self, now_s: float) -> bool:
         if fault := self._cell.fault():
-            raise ConfigError(f"The robot does not start: {fault}.")
+            raise ConfigError(f"The robot does not start: {fault}")
         if now_s - self._made_s > _START_S:
             raise ConfigError(f"The policy was not ready after {_START_S:.0f} s, so nothing was armed.")
         if self._cell.ready() and self._cell.arm()[0]:

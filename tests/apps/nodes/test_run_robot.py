@@ -183,7 +183,7 @@ def test_run_with_real_time_chunking(reach: Bundle, capsys: pytest.CaptureFixtur
         (["robot=sim_quad", "remote=127.0.0.1:1"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "remote=127.0.0.1:1,x=1"], "is no address of a policy server"),
         (["robot=sim_arm", "remote=127.0.0.1:1", "realtime=true"], "leave it out, or remote=."),
-        (["robot=sim_arm", "remote=127.0.0.1:1"], "No policy server answers at 127.0.0.1:1"),
+        (["robot=sim_arm", "remote=127.0.0.1:1"], "robo-rl serve policy=<run> port=1\n"),  # to be pasted
     ],
 )
 def test_mistakes_print_one_sentence(

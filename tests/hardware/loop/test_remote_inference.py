@@ -13,13 +13,16 @@ import pytest
 import torch
 
 from hardware.loop.inference import InferenceProcess
-from policies.deploy.bundle import Bundle
+from policies.deploy.bundle import Bundle, load_bundle
+from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.remote.address import Address
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.instruction import INSTRUCTION
 from tests.hardware.bundles import arm_bundle
 from tests.hardware.loop.test_inference import SEEN, wait
 from tests.policies.remote.serving import Start, served, servers
+from tests.policies.small_vla import SPEC, small_vla
 
 
 @pytest.fixture
@@ -53,6 +56,23 @@ def test_remote_chunk_equals_the_local_one(chunks: Bundle, start: Start) -> None
         assert not process.request(SEEN, 2)
     finally:
         process.close()
+
+
+def test_first_calls_have_words(start: Start, tmp_path: Path) -> None:
+    """They allocate memory. A policy may answer a text without words by NaN, which a server refuses."""
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
+    words = {"noise": "zero", "training": {}, "instruction": "right"}
+    policy = served(write_bundle(tmp_path / "bundle", small_vla(), SPEC, name="sides", **words))
+    asked = list[bool]()
+
+    def sample(obs: Any, noise: Any) -> Any:
+        asked.append(bool(np.asarray(obs[INSTRUCTION]).any()))
+        return policy.sample(obs, noise)
+
+    process = asking(load_bundle(tmp_path / "bundle"), start(replace(policy, sample=sample)).address)
+    process.close()
+    assert process.ready
+    assert asked == [True, True]
 
 
 def test_late_answer_is_a_fault_and_no_chunk(chunks: Bundle, start: Start) -> None:

@@ -137,6 +137,13 @@ def test_every_part_gets_a_gradient() -> None:
 
 
 @torch.no_grad()
+def test_film_without_words_is_finite() -> None:
+    """The mean of no words: a server refuses a chunk that is not finite."""
+    film, obs = policy(film=True), observation("open the drawer", "close the drawer")
+    obs[INSTRUCTION] = torch.zeros_like(obs[INSTRUCTION])
+    assert film.sample(obs, noise(2)).isfinite().all()
+
+
 @torch.no_grad()
 def test_film_starts_without_effect_and_then_lets_words_change_what_is_seen() -> None:
     """At its zero start the policy is the one without it. Key points, which only pictures decide, then depend
