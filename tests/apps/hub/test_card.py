@@ -32,11 +32,11 @@ def test_the_card_shows_no_folder_in_the_options_of_an_environment(
 ) -> None:
     """Of robot=, the name of the file: as environment, beside the success, and in settings, even in lists."""
     run, name = shutil.copytree(made / "run", tmp_path / "run"), "gym/point_env:Point-v0"
-    env, other = (f"arm/reach:history=2,robot=/home/alice/my=arm/{each}.yaml" for each in ("a", "b"))
+    env, other = (f"arm/reach:history=2,robot=/srv/alice/my=arm/{each}.yaml" for each in ("a", "b"))
     saved = run / "policy" / "policy.json"
     saved.write_text(saved.read_text().replace(name, env))
     settings = yaml.safe_load((run / "config.yaml").read_text())
-    settings |= {"env": env, "ray_address": "alice-pc:6379", "tracks": ["/home/alice/x.yaml", other]}
+    settings |= {"env": env, "ray_address": "alice-pc:6379", "tracks": ["/srv/alice/x.yaml", other]}
     (run / "config.yaml").write_text(yaml.safe_dump(settings))
     note = read_success_note(run / "policy")
     assert note is not None
@@ -61,8 +61,8 @@ def test_the_card_of_a_dataset_shows_no_folder(made: Path, tmp_path: Path) -> No
     """In the environment's name, and in the notes of the command that made it."""
     data = shutil.copytree(made / "data", tmp_path / "data")
     text = json.loads((data / "dataset.json").read_text())
-    text["env"]["name"] = "arm/reach:robot=/home/alice/arm.yaml"
-    text["info"] = {"overlay": {"data": "data/of/alice", "robot": "/home/alice/arm.yaml"}}
+    text["env"]["name"] = "arm/reach:robot=/srv/alice/arm.yaml"
+    text["info"] = {"overlay": {"data": "data/of/alice", "robot": "/srv/alice/arm.yaml"}}
     (data / "dataset.json").write_text(json.dumps(text))
     page = card(contents.contents_of(data), data, "me/reach")
     assert "`arm/reach:robot=arm.yaml`, 10 Hz" in page

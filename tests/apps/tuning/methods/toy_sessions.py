@@ -71,10 +71,9 @@ def small(name: str, *overrides: str) -> MethodConfig:
         f"method.ppo.minibatches={min(2, config.ppo.minibatches)}",
         "method.ppo.critic_warmup=0",
         "method.denoising.trained_steps=null",
-        f"method.groups.size={min(2, config.groups.size)}",
-        "method.groups.lowest=0",
-        "method.groups.highest=1",
     ]
+    if config.groups.size:
+        settings += ["method.groups.size=2", "method.groups.lowest=0", "method.groups.highest=1"]
     return method(name, *settings, *overrides)
 
 
