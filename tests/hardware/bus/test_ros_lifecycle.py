@@ -47,7 +47,8 @@ def test_ros2_lifecycle_arms_and_stops_the_filter(cell: Path) -> None:
     commands: list[float] = []
     SAFE.subscribe(bus, lambda command, at_s: commands.append(at_s))
     assert state() == "unconfigured"
-    wait_for(bus, lambda: "/safety_filter" in lifecycle("nodes"))  # lists what it found in half a second
+    # It lists what it finds in this time, by default in half a second.
+    wait_for(bus, lambda: "/safety_filter" in lifecycle("nodes", "--spin-time", "3"), 30.0)
     assert "Transitioning successful" in lifecycle("set", "/safety_filter", "configure")
     assert commands == []
     assert "Transitioning successful" in lifecycle("set", "/safety_filter", "activate")
