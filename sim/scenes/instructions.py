@@ -28,8 +28,8 @@ class Instructions:
     """
 
     def __init__(self, task: SceneTask, cameras: Cameras, options: TaskOptions, device: torch.device) -> None:
-        self._task, self._cameras = task, cameras
-        self.variants = task.variants if isinstance(task, InstructedTask) else None
+        self._task, self._cameras = task if isinstance(task, InstructedTask) else None, cameras
+        self.variants = None if self._task is None else self._task.variants
         if self.variants is None:
             if options.wordings != "training":
                 raise ConfigError(f"{task.name} is one task, without wordings; leave wordings= out.")
@@ -55,9 +55,9 @@ class Instructions:
 
     def of(self, view: Any, seeds: Int64[Tensor, " n"]) -> Obs:
         """Observations of the worlds that are seen in `view`, by the seeds of their episodes."""
-        if self.variants is None:
+        if self._task is None or self.variants is None:
             return {}
         words = self._texts[self.variants.number_of(seeds), wording_of(seeds, self._texts.shape[1])]
-        place_m = self._task.target_m(view)  # type: ignore[attr-defined]
+        place_m = self._task.target_m(view)
         places = self._cameras.places(view.physics, place_m)
         return {INSTRUCTION: words, **{target_of(key): place for key, place in places.items()}}

@@ -16,7 +16,7 @@ from robo_rl.runs.success_note import EVALUATION_FILE, read_success_note, write_
 
 @pytest.mark.parametrize("backbone", ["/models/of/mine/SmolVLM2-500M", "models/of/mine/SmolVLM2-500M"])
 def test_the_card_shows_no_folder_of_this_machine(made: Path, tmp_path: Path, backbone: str) -> None:
-    """Of a pretrained backbone, the name alone; not the run whose encoder was the start."""
+    """The page shows a pretrained backbone by its name without a folder, and no run of `image.init`."""
     run = shutil.copytree(made / "run", tmp_path / "run")
     settings = (run / "config.yaml").read_text().replace("init: null", "init: runs/of/mine")
     settings = settings.replace("policy:\n", f"policy:\n  backbone: {backbone}\n")
@@ -30,7 +30,7 @@ def test_the_card_shows_no_folder_of_this_machine(made: Path, tmp_path: Path, ba
 def test_the_card_shows_no_folder_in_the_options_of_an_environment(
     made: Path, tmp_path: Path, reported: bool
 ) -> None:
-    """Of robot=, the name of the file: as environment, beside the success, and in settings, even in lists."""
+    """The page shows the file of robot= by its name alone, wherever it names the environment."""
     run, name = shutil.copytree(made / "run", tmp_path / "run"), "gym/point_env:Point-v0"
     env, other = (f"arm/reach:history=2,robot=/srv/alice/my=arm/{each}.yaml" for each in ("a", "b"))
     saved = run / "policy" / "policy.json"

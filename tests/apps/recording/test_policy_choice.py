@@ -38,7 +38,9 @@ class StartedChild:
 def test_the_app_starts_nodes_for_a_bundle_that_fits_its_arm_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of another robot, damaged, unreadable: a sentence each, and the nodes of the present policy go on."""
+    """A bundle of another robot, a damaged one and an unreadable one are each refused in one sentence. The
+    nodes of the present policy go on.
+    """
     started: list[StartedChild] = []
 
     def start(*given: Any, **more: Any) -> StartedChild:

@@ -15,13 +15,13 @@ import torch
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.text.instruction import to_text
-from robo_rl.eval.stats import SuccessRate
 from sim.asset_files import ASSETS
 from sim.hands.drive import LEASH_RAD
-from sim.registry import longest_instruction, make_env, make_expert, same_task, task_in, tasks_in
+from sim.registry import longest_instruction, make_env, same_task, task_in, tasks_in
 from sim.render.projection import in_camera
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.vec.conformance import check_vec_env
+from tests.sim.tasks.expert_run import run_expert
 
 PICTURES = "arm_hand/pick:cameras=view+front,image_size=16,state=robot"
 
@@ -42,22 +42,6 @@ def test_it_keeps_the_contract(name: str) -> None:
 @pytest.mark.pybullet
 def test_it_keeps_the_contract_in_pybullet() -> None:
     check_vec_env(make_env("arm_hand/pick:engine=pybullet", 3, max_episode_steps=9), steps=20)
-
-
-def run_expert(name: str, episodes: int, noise: float = 0.0) -> SuccessRate:
-    env: Any = make_env(name, episodes, compiled=False, threads=1)
-    expert = make_expert(name, noise, env=env)
-    obs, steps = env.reset(EpisodeSeeds(("expert", 0))), torch.zeros(episodes, dtype=torch.long)
-    given = EpisodeSeeds(("expert", 0))
-    seeds = torch.tensor([next(given) for _ in range(episodes)])
-    ended, solved = torch.zeros(episodes, dtype=torch.bool), torch.zeros(episodes, dtype=torch.bool)
-    while not bool(ended.all()):
-        obs, _, _, _, info = env.step(expert.act(obs, seeds, steps))
-        steps += 1
-        solved |= info["final_mask"] & ~ended & info["success"]
-        ended |= info["final_mask"]
-    env.close()
-    return SuccessRate(int(solved.sum()), episodes)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 58), (0.2, 57)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -12,13 +11,13 @@ import torch
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
-from robo_rl.eval.stats import SuccessRate
 from sim.hands.drive import LEASH_RAD
 from sim.hands.gait import Gait, leader, start_angle
 from sim.registry import list_envs, make_env, make_expert
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.hand.reorient import uniform_quat
 from sim.vec.conformance import check_vec_env
+from tests.sim.tasks.expert_run import run_expert
 
 
 @pytest.mark.parametrize("name", ["hand/reorient", "hand/reorient:goal=any,randomise=wide"])
@@ -29,22 +28,6 @@ def test_it_keeps_the_contract(name: str) -> None:
 @pytest.mark.pybullet
 def test_it_keeps_the_contract_in_pybullet() -> None:
     check_vec_env(make_env("hand/reorient:engine=pybullet", 3, max_episode_steps=9), steps=20)
-
-
-def run_expert(name: str, episodes: int, noise: float = 0.0) -> SuccessRate:
-    env: Any = make_env(name, episodes, compiled=False, threads=1)
-    expert = make_expert(name, noise, env=env)
-    obs, steps = env.reset(EpisodeSeeds(("expert", 0))), torch.zeros(episodes, dtype=torch.long)
-    given = EpisodeSeeds(("expert", 0))
-    seeds = torch.tensor([next(given) for _ in range(episodes)])
-    ended, solved = torch.zeros(episodes, dtype=torch.bool), torch.zeros(episodes, dtype=torch.bool)
-    while not bool(ended.all()):
-        obs, _, _, _, info = env.step(expert.act(obs, seeds, steps))
-        steps += 1
-        solved |= info["final_mask"] & ~ended & info["success"]
-        ended |= info["final_mask"]
-    env.close()
-    return SuccessRate(int(solved.sum()), episodes)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 58), (0.2, 57)])
