@@ -133,6 +133,21 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
     return LoadedPolicy(folder, policy, name, noise, f"torch on {device}")
 
 
+def own_env(policy: str | None, verb: str) -> str:
+    """Name of the environment in which a policy was trained, for a verb without env=.
+
+    Raises ConfigError without a policy, and the errors of `open_policy`.
+    """
+    if policy is None:
+        raise ConfigError(
+            f"robo-rl {verb} needs env=... (environment, e.g. metaworld/peg-insert-side-v3; robo-rl info "
+            f"lists all), or policy=..., whose own environment is then used. See: robo-rl {verb} --help"
+        )
+    if not is_remote(policy) and not ((folder := find_policy(policy)) / MANIFEST).is_file():
+        return trained_env_spec(folder).name
+    return open_policy(policy, torch.device("cpu")).env
+
+
 def find_policy(path: str | Path) -> Path:
     """Folder of the policy: `path` itself, or its `policy/`.
 
