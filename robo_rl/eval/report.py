@@ -122,7 +122,7 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
         cpu_ms = base.latency.cpu_ms, head.latency.cpu_ms
         if cpu_ms[0] is not None and cpu_ms[1] is not None:
             cpu = f"{text.milliseconds(cpu_ms[0])} → {text.milliseconds(cpu_ms[1])}"
-            detail += f", CPU {cpu} ms; measured in turns"
+            detail += f" (CPU time: {cpu} ms), timed alternately"
         tiles.append((f"{factor:.1f}×" if factor < 10 else f"{factor:.0f}×", "Faster decisions", detail))
     tiles.append((text.seconds(report.wall_s), "Total time", "wall time of the entire run"))
     return tiles
