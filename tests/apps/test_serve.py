@@ -84,7 +84,7 @@ def test_remote_evaluation_equals_the_local_one(
     assert f"ONNX Runtime on cpu at {address}" in said
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=30)
-    assert re.search(r"serve: stopped after \d+ decisions for 1 clients\.", rest)
+    assert re.search(r"serve: stopped after \d+ decisions for 1 client\.", rest)
     assert process.returncode == 0
 
 
