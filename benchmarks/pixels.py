@@ -207,7 +207,7 @@ def report(
     device: str,
     earlier: list[Path],
 ) -> None:
-    """Print success of the fine-tuned policy beside its base; steps and CPU time with those of earlier runs."""
+    """Print success beside that of the base, and steps and CPU time, with those of earlier runs."""
     results = [
         read_json(each / "results.json") for each in (*earlier, out) if (each / "results.json").exists()
     ]
