@@ -22,21 +22,19 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
-from common import emit, into_log, own_folder, parser, verb
+from common import into_log, own_folder, parser, verb
+from kept_runs import FINAL_SEED, measured, outcomes, report, trained
 
-from robo_rl.eval.stats import SuccessRate
 from sim.flight.seek.words import COLOURS
-from sim.registry import task_in
 
 ENV = "drone/seek"
 COMMON = ("policy=vla", "ema_max=0.99", "threads=1")
 RECIPE = (*COMMON, "policy.spatial=1.0", "chunk=16", "execute=8")
-FINAL_SEED = 1  # episodes of the table
+LANES = "num_envs=20"  # of the evaluations
 
 
 def main() -> None:
@@ -62,19 +60,19 @@ def main() -> None:
     data, kind = folder / "data", "plain" if args.plain else "film"
     runs = [folder / f"{kind}_seed{seed}_{args.trainings}" for seed in args.seeds]
     film = f"policy.film={str(not args.plain).lower()}"
-    with into_log(folder / "log.txt"):
+    with into_log(log := folder / "log.txt"):
         given = [f"env={ENV}:from_ball={args.from_ball}", f"out={data}", f"episodes={demos}", "noise=0.15"]
         verb("collect", *given, "num_envs=64")
-        for seed in args.seeds:
-            given = [f"data={data}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
-            before: Path | None = None
-            for number in range(1, args.trainings + 1):
-                out = folder / f"{kind}_seed{seed}_{number}"
-                if before is None:
-                    trained(out, *given, *RECIPE, film, "lr=1e-3")
-                else:
-                    trained(out, *given, *COMMON, f"init={before}", "lr=7e-4")
-                before = out
+    for seed in args.seeds:
+        given = [f"data={data}", f"steps={steps}", f"batch_size={size}", f"seed={seed}"]
+        before: Path | None = None
+        for number in range(1, args.trainings + 1):
+            out = folder / f"{kind}_seed{seed}_{number}"
+            if before is None:
+                trained(out, log, *given, *RECIPE, film, "lr=1e-3")
+            else:
+                trained(out, log, *given, *COMMON, f"init={before}", "lr=7e-4")
+            before = out
     spent = {
         "trainings": args.trainings, "updates": steps, "rows": size, "demonstrations": demos,
         "from_ball": args.from_ball,
@@ -82,56 +80,34 @@ def main() -> None:
     if args.robot:
         report(f"vla/drone/{kind}/robot_success", [flown(run, episodes) for run in runs], spent)
         return
-    count = [f"episodes={episodes}", *more]
-    own = [measured(run, "own", *count) for run in runs]
+
+    def evaluated(run: Path, name: str, *words: str, env: str = ENV, count: int = episodes) -> dict[str, Any]:
+        return measured(run, run / name, log, count, f"env={env}", LANES, *more, *words)
+
+    own = [evaluated(run, "own") for run in runs]
     report(f"vla/drone/{kind}/success", [outcomes(each) for each in own], spent)
     for number, colour in enumerate(COLOURS):
-        found = [outcomes(each, number) for each in own]
+        found = [outcomes(each, ENV, number) for each in own]
         report(f"vla/drone/{kind}/success/{colour}", found, spent)
-    on = [outcomes(measured(run, "from-ball", *count, env=f"{ENV}:from_ball=1")) for run in runs]
+    on = [outcomes(evaluated(run, "from-ball", env=f"{ENV}:from_ball=1")) for run in runs]
     report(f"vla/drone/{kind}/from_ball_success", on, spent)
-    some = f"episodes={max(len(COLOURS), episodes // 4)}"
+    some = max(len(COLOURS), episodes // 4)
     long_env = f"{ENV}:hold_s={0.25 if args.quick else 120}"
-    long = [outcomes(measured(run, "two-minutes", some, *more, env=long_env)) for run in runs]
+    long = [outcomes(evaluated(run, "two-minutes", env=long_env, count=some)) for run in runs]
     report(f"vla/drone/{kind}/two_minutes_success", long, spent)
-    new = [outcomes(measured(run, "new", *count, "wordings=new")) for run in runs]
+    new = [outcomes(evaluated(run, "new", "wordings=new")) for run in runs]
     report(f"vla/drone/{kind}/new_wording_success", new, spent)
-    others = [told_another(run, max(1, episodes // len(COLOURS)), more) for run in runs]
+    others = [told_another(run, log, max(1, episodes // len(COLOURS)), more) for run in runs]
     report(f"vla/drone/{kind}/other_instruction_success", others, spent)
 
 
-def trained(run: Path, *words: str) -> None:
-    """Train a policy into this folder; a training that was stopped continues, and one that ended is kept."""
-    if not (run / "policy").exists():
-        verb(
-            "train", *words, f"out={run}", "resume=true" if (run / "run.json").exists() else "overwrite=true"
-        )
-
-
-def told_another(run: Path, episodes: int, more: list[str]) -> list[bool]:
+def told_another(run: Path, log: Path, episodes: int, more: list[str]) -> list[bool]:
     """Successes in `episodes` of each colour, told the next one and scored by its own."""
     found: list[bool] = []
     names = list(COLOURS)
     for colour, other in zip(names, (*names[1:], names[0]), strict=True):
-        words = [f"episodes={episodes}", *more, f"tasks=[{colour}]"]
-        found += outcomes(measured(run, f"other-{colour}", *words, f"instruction=fly to the {other} ball"))
-    return found
-
-
-def outcomes(measurement: dict[str, Any], number: int | None = None) -> list[bool]:
-    """Successes of an evaluation; number: of the episodes with this colour alone."""
-    successes = zip(measurement["policy"]["seeds"], measurement["policy"]["success"], strict=True)
-    return [success for seed, success in successes if number is None or task_in(ENV, seed) == number]
-
-
-def measured(run: Path, name: str, *words: str, env: str = ENV) -> dict[str, Any]:
-    """Result of an evaluation; one that exists is kept."""
-    result = run / f"{name}.json"
-    if not result.exists():
-        with into_log(run.parent / "log.txt"):
-            given = (f"policy={run}", f"env={env}", f"out={result}", f"seed={FINAL_SEED}", "noise=0")
-            verb("evaluate", *given, "num_envs=20", *words)
-    found: dict[str, Any] = json.loads(result.read_text())
+        words = [f"env={ENV}", LANES, *more, f"tasks=[{colour}]", f"instruction=fly to the {other} ball"]
+        found += outcomes(measured(run, run / f"other-{colour}", log, episodes, *words))
     return found
 
 
@@ -150,13 +126,6 @@ def flown(run: Path, episodes: int) -> list[bool]:
             f"{result} has {len(found)} episodes, expected {episodes}: delete it and begin anew."
         )
     return found
-
-
-def report(name: str, of_seeds: list[list[bool]], spent: dict[str, float]) -> None:
-    """Print the success rate over all seeds, and that of each."""
-    rate = SuccessRate.of([success for each in of_seeds for success in each])
-    counts = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "seeds": list(map(fmean, of_seeds))}
-    emit(name, rate.rate, "fraction", **counts, **spent)
 
 
 if __name__ == "__main__":

@@ -16,20 +16,17 @@ seeds, and the success of each seed; of the pair with the quadcopter vla/embodim
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
-from common import emit, into_log, own_folder, parser, verb
+from common import into_log, own_folder, parser, verb
+from kept_runs import measured, outcomes, report, trained
 
 from robo_rl.data.store import EpisodeStore
-from robo_rl.eval.stats import SuccessRate
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,6 @@ WITH_DRONE = Pair(
     noise=0.15,
 )  # fmt: skip
 RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
-FINAL_SEED = 1  # episodes of the table
 
 
 def main() -> None:
@@ -78,19 +74,17 @@ def main() -> None:
         for name, env in pair.envs.items():
             words = [f"env={env}", f"out={data[name]}", f"episodes={pair.demos[name]}"]
             verb("collect", *words, f"noise={pair.noise:g}")
-        for seed in args.seeds:
-            train(pair, data, folder / f"seed{seed}", seed, joint_only=args.joint_only)
+    for seed in args.seeds:
+        train(pair, data, folder / f"seed{seed}", seed, joint_only=args.joint_only)
     shares = rows(data, pair.batch_size)
     for name, env in pair.envs.items():
         spent = {"updates": pair.steps, "rows": shares[name], "demonstrations": pair.demos[name]}
         for kind in ("joint",) if args.joint_only else ("joint", "alone"):
             of_seeds = [
-                outcomes(folder / f"seed{seed}", pair, name, kind, env, episodes, more) for seed in args.seeds
+                successes(folder / f"seed{seed}", pair, name, kind, env, episodes, more)
+                for seed in args.seeds
             ]
-            rate = SuccessRate.of([success for each in of_seeds for success in each])
-            name_of_line = f"vla/embodiments/{pair.prefix}{name}/{kind}_success"
-            counts = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson())}
-            emit(name_of_line, rate.rate, "fraction", **counts, seeds=list(map(fmean, of_seeds)), **spent)
+            report(f"vla/embodiments/{pair.prefix}{name}/{kind}_success", of_seeds, spent)
 
 
 def train(pair: Pair, data: Mapping[str, Path], folder: Path, seed: int, *, joint_only: bool) -> None:
@@ -100,27 +94,19 @@ def train(pair: Pair, data: Mapping[str, Path], folder: Path, seed: int, *, join
     if not joint_only:
         runs |= {name: (str(path), shares[name]) for name, path in data.items()}
     for name, (given, batch) in runs.items():
-        out = folder / name
-        if not (out / "policy").exists():
-            again = "resume=true" if (out / "run.json").exists() else "overwrite=true"
-            words = [f"data={given}", f"out={out}", f"steps={pair.steps}", f"batch_size={batch}"]
-            verb("train", *words, f"seed={seed}", *RECIPE, *pair.recipe, again)
+        words = [f"data={given}", f"steps={pair.steps}", f"batch_size={batch}", f"seed={seed}"]
+        trained(folder / name, folder.parent / "log.txt", *words, *RECIPE, *pair.recipe)
 
 
-def outcomes(
+def successes(
     folder: Path, pair: Pair, robot: str, kind: str, env: str, episodes: int, more: list[str]
 ) -> list[bool]:
-    """Successes of the policy that one seed has for this robot; a result that exists is kept."""
+    """Successes of the policy that one seed has for this robot."""
     first = next(iter(pair.envs))
     joint = folder / "joint" if robot == first else folder / "joint" / "policies" / robot
-    result = folder / f"{robot}-{kind}-{episodes}.json"
-    if not result.exists():
-        policy = joint if kind == "joint" else folder / robot
-        words = [f"policy={policy}", f"env={env}", f"episodes={episodes}", f"out={result}", *more]
-        with into_log(folder.parent / "log.txt"):
-            verb("evaluate", *words, f"seed={FINAL_SEED}", "noise=0", "num_envs=10")
-    measured: dict[str, Any] = json.loads(result.read_text())["policy"]
-    return list(measured["success"])
+    policy, log = joint if kind == "joint" else folder / robot, folder.parent / "log.txt"
+    words = (f"env={env}", "num_envs=10", *more)
+    return outcomes(measured(policy, folder / f"{robot}-{kind}", log, episodes, *words))
 
 
 def rows(data: Mapping[str, Path], batch_size: int) -> dict[str, int]:

@@ -16,18 +16,14 @@ this call made. Finished trainings and evaluations in --folder are kept.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
-from common import cpu_seconds, emit, into_log, own_folder, parser, verb
+from common import into_log, own_folder, parser, verb
+from kept_runs import measured, outcomes, report, trained
 
-from robo_rl.eval.stats import SuccessRate
-from sim.registry import task_in
 from sim.tasks.arm_hand.words import PICK
 
 ENV = "arm_hand/pick:cameras=view+front,image_size=64,state=robot"
@@ -35,12 +31,12 @@ RECIPE = (
     *("policy=vla", "policy.film=true", "policy.spatial=1.0", "chunk=16", "execute=8", "lr=1e-3"),
     *("ema_max=0.99", "threads=1"),
 )
+LANES = "num_envs=20"  # of the evaluations
 ARM, HAND = list(range(3)), list(range(3, 19))  # dimensions of the action
 KINDS = {
     "two_experts": f"policy.experts={[ARM, HAND]}".replace(" ", ""),
     "one_expert": "policy.experts=[]",
 }
-FINAL_SEED = 1  # episodes of the table
 
 
 def main() -> None:
@@ -62,72 +58,34 @@ def main() -> None:
     folder, data = home / f"{demos}_demos_{steps}_updates_of_{size}", home / f"data_{demos}"
     folder.mkdir(parents=True, exist_ok=True)
     spent = {"updates": steps, "rows": size, "demonstrations": demos}
-    with into_log(folder / "log.txt"):
+    with into_log(log := folder / "log.txt"):
         verb("collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.2", f"num_envs={lanes}")
     for kind in args.kinds:
         runs = {seed: folder / f"{kind}_seed{seed}" for seed in args.seeds}
         given = [f"data={data}", f"steps={steps}", f"batch_size={size}", *RECIPE, KINDS[kind]]
-        cpu_s = [trained(run, *given, f"seed={seed}") for seed, run in runs.items()]
-        count = [f"episodes={episodes}", *more]
+        cpu_s = [trained(run, log, *given, f"seed={seed}") for seed, run in runs.items()]
         line = {**spent, "train_cpu_s": cpu_s}
-        own = [measured(run, f"own_{episodes}", *count) for run in runs.values()]
+        own = [measured(run, run / "own", log, episodes, LANES, *more) for run in runs.values()]
         report(f"vla/hand/{kind}/success", [outcomes(each) for each in own], line)
         for number, name in enumerate(PICK.names):
-            found = [outcomes(each, number) for each in own]
+            found = [outcomes(each, ENV, number) for each in own]
             report(f"vla/hand/{kind}/success/{name}", found, line)
-        new = [measured(run, f"new_{episodes}", *count, "wordings=new") for run in runs.values()]
+        words = (LANES, *more, "wordings=new")
+        new = [measured(run, run / "new", log, episodes, *words) for run in runs.values()]
         report(f"vla/hand/{kind}/new_wording_success", [outcomes(each) for each in new], line)
         if args.quick:  # two more evaluations of each policy would take it over a CPU-minute
             continue
-        others = [told_the_other(run, episodes // 2, more) for run in runs.values()]
+        others = [told_the_other(run, log, episodes // 2) for run in runs.values()]
         report(f"vla/hand/{kind}/other_instruction_success", others, line)
 
 
-def trained(run: Path, *words: str) -> float | None:
-    """Train a policy into this folder, and return the CPU time [s]; None for one that was trained before. A
-    training that was stopped continues.
-    """
-    if (run / "policy").exists():
-        return None
-    begun_s = cpu_seconds()
-    with into_log(run.parent / "log.txt"):
-        verb(
-            "train", *words, f"out={run}", "resume=true" if (run / "run.json").exists() else "overwrite=true"
-        )
-    return round(cpu_seconds() - begun_s)
-
-
-def told_the_other(run: Path, episodes: int, more: list[str]) -> list[bool]:
+def told_the_other(run: Path, log: Path, episodes: int) -> list[bool]:
     """Successes in `episodes` of each object, told the other one and scored by its own."""
     found: list[bool] = []
     for name, other in zip(PICK.names, reversed(PICK.names), strict=True):
-        words = [f"episodes={episodes}", *more, f"tasks=[{name}]", f"instruction={PICK.training[other][0]}"]
-        found += outcomes(measured(run, f"other_{name}_{episodes}", *words))
+        words = [LANES, f"tasks=[{name}]", f"instruction={PICK.training[other][0]}"]
+        found += outcomes(measured(run, run / f"other_{name}", log, episodes, *words))
     return found
-
-
-def outcomes(measurement: dict[str, Any], number: int | None = None) -> list[bool]:
-    """Successes of an evaluation; number: of the episodes with this object alone."""
-    successes = zip(measurement["policy"]["seeds"], measurement["policy"]["success"], strict=True)
-    return [success for seed, success in successes if number is None or task_in(ENV, seed) == number]
-
-
-def measured(run: Path, name: str, *words: str) -> dict[str, Any]:
-    """Result of an evaluation; one that exists is kept."""
-    result = run / f"{name}.json"
-    if not result.exists():
-        with into_log(run.parent / "log.txt"):
-            given = (f"policy={run}", f"out={result}", f"seed={FINAL_SEED}", "noise=0", "num_envs=20")
-            verb("evaluate", *given, *words)
-    found: dict[str, Any] = json.loads(result.read_text())
-    return found
-
-
-def report(name: str, of_seeds: list[list[bool]], spent: dict[str, Any]) -> None:
-    """Print the success rate over all seeds, and that of each."""
-    rate = SuccessRate.of([success for each in of_seeds for success in each])
-    counts = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "seeds": list(map(fmean, of_seeds))}
-    emit(name, rate.rate, "fraction", **counts, **spent)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def _advice(bundle: Bundle, robot: RobotDescription) -> str:
         return "Use the robot that the bundle was made for, or correct the robot's description."
     return (
         "The units come from the dataset: if its numbers are those of this robot, import them again with "
-        f"robot={robot.name}, or write them as in "
+        f"robo-rl data import ... robot={robot.name}, or write them as in "
         f'"rad: {", ".join(robot.names)}", in the order of its columns, in the EnvSpec that recorded it, or '
         "in its dataset.json, and train again."
     )

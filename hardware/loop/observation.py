@@ -135,7 +135,7 @@ def depth_seen(depth_m: Float[ndarray, "h w"]) -> Float[ndarray, "h w"]:
 def unavailable_message(keys: Sequence[str]) -> str:
     """Message about observations that no topic carries."""
     clouds = any(key.startswith(POINTS) for key in keys)
-    hint = " Point clouds are not sent between nodes: train with senses=depth, which is." if clouds else ""
+    hint = " Point clouds are not sent, but depths are: train with env=...:senses=depth." if clouds else ""
     return f"The bundle needs {', '.join(keys)}, which no node of an arm publishes.{hint}"
 
 

@@ -108,8 +108,8 @@ def read_checkpoint(folder: Path) -> LerobotCheckpoint:
     """Checkpoint of a folder. Raises CheckpointError, with what is missing or foreign."""
     if not is_lerobot(folder):
         raise CheckpointError(
-            f"{not_a(folder, 'a checkpoint of LeRobot')} It holds {CONFIG}, {WEIGHTS}, {PRE} and {POST}, "
-            "such as <output>/checkpoints/last/pretrained_model."
+            f"{not_a(folder, 'a checkpoint of LeRobot')} A checkpoint holds {CONFIG}, {WEIGHTS}, {PRE} and "
+            f"{POST}, as in <output>/checkpoints/last/pretrained_model."
         )
     config = _json(folder / CONFIG)
     for file in (PRE, POST):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -34,7 +35,7 @@ from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.data.selection import select_episodes
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
-from robo_rl.runs.loaded_policy import worker_count
+from robo_rl.runs.loaded_policy import own_env, worker_count
 from robo_rl.runs.next_step import train_on
 from robo_rl.runs.progress import progress
 from sim.adapters.own_function import Function, find_function
@@ -49,6 +50,7 @@ FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold
 
 def main(config: CollectConfig, expert: Function | None = None) -> int:
     """Record until the dataset holds `episodes` episodes. expert: a function, instead of its name."""
+    config = config if config.env else replace(config, env=own_env(config.policy, "collect"))
     if config.expert is not None and expert is None:
         expert = find_function(config.expert)  # before the simulators start
     num_workers = worker_count(config.num_workers, config.num_envs)

@@ -27,8 +27,7 @@ def main(config: FlyConfig) -> int:
         rows, trials = train_all(config, setting, run)
         controllers = fly_controllers(SharedStarts.of(config, setting))
         rows += [FlyRow.of(name, trial) for name, trial in controllers.items()]
-        files = write_outputs(config, setting, run, rows, trials | controllers)
-        print_table(config, rows)
-        print(files)
+        print_table(config, rows)  # first: a full disk costs no measurement
+        print(write_outputs(config, setting, run, rows, trials | controllers))
         print(next_steps(config, success=float(trials["policy"].held.float().mean())))
     return 0

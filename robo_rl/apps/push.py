@@ -26,10 +26,14 @@ def _push(config: PushConfig, folder: Path) -> None:
     contents = contents_of(folder)
     repo = HubRepo(config.repo, contents.repo_type)
     text = card(contents, folder, config.repo)
-    old = repo.prepare(private=config.private, overwrite=config.overwrite)
+    old, private = repo.prepare(private=config.private, overwrite=config.overwrite)
     message = config.message or f"Push {contents.kind} {folder.resolve().name}"
     address = repo.commit(contents, folder, text, old, message)
     size = f"{counted(len(contents.files), 'file')}, {contents.bytes / 1e6:.1f} MB"
     print(f"{contents.kind} {folder} -> {address} ({size})")
+    if private and not config.private:
+        print(
+            f"{config.repo} is still private: private=false is for new repositories. Publish it on its page."
+        )
     kind = " kind=dataset" if contents.kind == "dataset" else ""
     print(f"Next:   robo-rl pull repo={config.repo}{kind} out=...")

@@ -33,7 +33,7 @@ from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.recover import staging_sentence
 from robo_rl.data.episodes.schema import DATASET_JSON
-from robo_rl.runs.outputs import free_path
+from robo_rl.runs.outputs import check_folder, free_path
 
 APP = "record_app"
 SIMULATED_GRIPPER = "sim_arm_gripper"
@@ -123,6 +123,7 @@ def check(config: RecordConfig) -> dict[str, list[str]]:
         check_contract(load_bundle(Path(config.policy)), robot)
     spec = spec_of(config, robot, simulated=simulated(config))
     check_takes(Path(config.out), spec)
+    check_folder("out", config.out)
     if config.token is not None and not Path(config.token).exists():
         check_token_folder(config.token)
     if config.train != RecordConfig().train:

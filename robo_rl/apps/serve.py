@@ -29,6 +29,7 @@ from policies.remote.token import VARIABLE, check_token_folder, make_token, read
 from robo_rl.conf.schema import ServeConfig
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError, RemoteError
+from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.shapes import Float
 from robo_rl.runs.device import pick_device
@@ -67,6 +68,10 @@ def check_python(config: ServeConfig, foreign: bool) -> None:
     """Raise ConfigError for settings of LeRobot without its checkpoint, and for a checkpoint without them."""
     given = [key for key in ("python", "env", "rate_hz", "keys") if getattr(config, key)]
     if given and not foreign:
+        if not (folder := Path(config.policy)).exists() and "@" not in folder.name:
+            raise ConfigError(
+                f"{not_a(folder, 'a checkpoint of LeRobot')} Give the folder that LeRobot wrote."
+            )
         raise ConfigError(
             f"{given[0]}= is for a checkpoint of LeRobot, but {config.policy} is none. Leave it out."
         )

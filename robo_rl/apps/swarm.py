@@ -20,7 +20,6 @@ def main(config: SwarmConfig) -> int:
     setting = SwarmSetting.of(config)
     with start_run(config) as run:
         rows, paths = train_all(config, setting, run)
-        files = write_outputs(config, setting, run, rows, paths)
-        print_table(config, rows)
-        print(files)
+        print_table(config, rows)  # first: a full disk costs no measurement
+        print(write_outputs(config, setting, run, rows, paths))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, write_contact_sheet
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
+from robo_rl.runs.loaded_policy import own_env
 from robo_rl.runs.next_step import after_view
 from robo_rl.runs.outputs import check_folder
 from robo_rl.runs.progress import progress
@@ -60,6 +62,7 @@ def main(config: ViewConfig) -> int:
             raise ConfigError(
                 f"{name}={given} and pilot={config.pilot} cannot both act: leave one of them out."
             )
+    config = config if config.env else replace(config, env=own_env(config.policy, "view"))
     check_folder("out", config.out)
     out = Path(config.out)
     seeds = eval_seeds(config.seed, config.episodes)

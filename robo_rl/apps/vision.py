@@ -57,7 +57,6 @@ def _with_students(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]
     for row, trial in baseline_trials(config, setup, run):
         rows.append(row)
         trials[row.name] = trial
-    files = write_outputs(config, setup, run, rows, trials)
-    print_table(config, rows)
-    print(files)
+    print_table(config, rows)  # first: a full disk costs no measurement
+    print(write_outputs(config, setup, run, rows, trials))
     print(f"Next:   {command('evaluate', policy=run.path, num_envs=10)}")

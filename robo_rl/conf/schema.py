@@ -117,8 +117,9 @@ class CollectConfig:
     """`robo-rl collect`."""
 
     env: str = setting(
-        REQUIRED,
-        "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift engine=mujoco",
+        "",
+        "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift "
+        "engine=mujoco; empty: that of policy=",
     )
     out: str = setting(
         REQUIRED, "folder of the dataset; episodes are added to an existing dataset of the same environment"
@@ -175,8 +176,9 @@ class ViewConfig:
     """`robo-rl view`."""
 
     env: str = setting(
-        REQUIRED,
-        "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift engine=mujoco",
+        "",
+        "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift "
+        "engine=mujoco; empty: that of policy=",
     )
     pilot: str = one_of(
         "expert",

@@ -149,7 +149,8 @@ def write_learning_curves(
         )
     if not curves:
         raise ConfigError(
-            "There is no learning curve to draw: no run logged an evaluation. Train with eval_every > 0."
+            "There is no learning curve to draw: no run logged an evaluation or an episode of its "
+            "training. Give runs of robo-rl finetune that have made one; other verbs log neither."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):

@@ -133,6 +133,21 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
     return LoadedPolicy(folder, policy, name, noise, f"torch on {device}")
 
 
+def own_env(policy: str | None, verb: str) -> str:
+    """Name of the environment in which a policy was trained, for a verb without env=.
+
+    Raises ConfigError without a policy, and the errors of `open_policy`.
+    """
+    if policy is None:
+        raise ConfigError(
+            f"robo-rl {verb} needs env=... (environment, e.g. metaworld/peg-insert-side-v3; robo-rl info "
+            f"lists all), or policy=..., whose own environment is then used. See: robo-rl {verb} --help"
+        )
+    if not is_remote(policy) and not ((folder := find_policy(policy)) / MANIFEST).is_file():
+        return trained_env_spec(folder).name
+    return open_policy(policy, torch.device("cpu")).env
+
+
 def find_policy(path: str | Path) -> Path:
     """Folder of the policy: `path` itself, or its `policy/`.
 
@@ -191,6 +206,8 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
     there = sorted(at for at, folder in folders.items() if _has_policy(folder))
     if step in there:
         return RunDir(folders[step]).policy
+    if not folders:
+        raise CheckpointError(f"{run.path} holds no checkpoints. Give {run.path} for the final policy.")
     if not there:
         raise CheckpointError(
             f"The checkpoints of {run.path} hold no policy; those of robo-rl train and finetune do. Give "
@@ -199,10 +216,9 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
     settings = run.config() if (run.path / "config.yaml").is_file() else {}
     trained = "data" in settings  # not fine-tuned, which keeps the newest two
     more = "; robo-rl train keep_checkpoints= keeps more of them" if trained else ""
-    raise CheckpointError(
-        f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of "
-        f"these{more}."
-    )
+    has = ", ".join(map(str, there))
+    found = f"a run deletes its older ones, and {has} are left" if step < there[0] else f"it has {has}"
+    raise CheckpointError(f"{run.path} has no checkpoint of step {step}: {found}. Name one of these{more}.")
 
 
 def unread_in(folder: Path, env: str, instruction: str | None = None) -> list[str]:

@@ -39,9 +39,9 @@ def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> N
             raise ConfigError(f"The change {name} has shape {tuple(value.shape)}; expected {shape}.")
         if name in SCALES and (scene.motors is None or not scene.motors.has(name)):
             raise ConfigError(
-                f"The change {name} has nothing to scale: no servo here has "
-                f"{SCALES[name].removesuffix('_s')}. Give an actuator model that has it, such as "
-                "actuator=geared, or leave the change out."
+                f"'{name.removesuffix('_scale')}' of the randomisation has nothing to scale: no servo here "
+                f"has {SCALES[name].removesuffix('_s')}. Give an actuator model that has it, such as "
+                "actuator=geared, or leave it out."
             )
         if not bool((value > 0.0).all()):
             raise ConfigError(f"The change {name} holds {float(value.min()):g}; expected factors above 0.")

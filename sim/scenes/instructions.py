@@ -11,7 +11,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Int64
 from robo_rl.core.spec import ArraySpec, target_of
-from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC
 from sim.bodies.protocol import SceneTask
 from sim.scenes.cameras import Cameras
 from sim.tasks.table import TaskOptions
@@ -34,11 +34,7 @@ class Instructions:
             if options.wordings != "training":
                 raise ConfigError(f"{task.name} is one task, without wordings; leave wordings= out.")
             return
-        texts = [
-            torch.stack([torch.from_numpy(to_bytes(text).copy()) for text in of_variant])
-            for of_variant in self.variants.texts(options.wordings)
-        ]
-        self._texts = torch.stack(texts).to(device)
+        self._texts = self.variants.encoded(options.wordings).to(device)
 
     @property
     def specs(self) -> dict[str, ArraySpec]:

@@ -5,15 +5,17 @@ The episode's seed draws the variant, as the first number of the task's start, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.keyed_random import keyed_uniform
-from robo_rl.core.shapes import Float, Int64
+from robo_rl.core.shapes import Float, Int64, UInt8
+from robo_rl.core.text.instruction import to_bytes
 
 WORDINGS = ("training", "new")
 _START, _WORDING = 0, 1  # streams of an episode's random numbers; the first is that of `ResetPrefetch`
@@ -28,6 +30,14 @@ class TaskVariants:
 
     training: Mapping[str, tuple[str, ...]]
     new: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, training: Sequence[str], new: Sequence[str], words: Mapping[str, str]) -> TaskVariants:
+        """Variants of these names, whose instructions hold `words` in the place of {}."""
+        return cls(
+            {name: tuple(text.format(each) for text in training) for name, each in words.items()},
+            {name: tuple(text.format(each) for text in new) for name, each in words.items()},
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,6 +56,11 @@ class TaskVariants:
         if wordings not in WORDINGS:
             raise UnknownNameError("set of wordings", wordings, WORDINGS)
         return list((self.new if wordings == "new" else self.training).values())
+
+    def encoded(self, wordings: str) -> UInt8[Tensor, "v w 128"]:
+        """Bytes of these w instructions of each of v variants."""
+        texts = [[torch.from_numpy(to_bytes(text).copy()) for text in each] for each in self.texts(wordings)]
+        return torch.stack([torch.stack(each) for each in texts])
 
 
 def wording_of(seeds: Int64[Tensor, " k"], count: int) -> Int64[Tensor, " k"]:

@@ -116,9 +116,13 @@ def test_a_dataset_without_episodes_takes_other_settings(tmp_path: Path) -> None
 
 
 def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
-    """A policy's episodes depend on the number of lanes by rounding only: noise belongs to the episode."""
+    """A policy's episodes depend on the number of lanes by rounding only: noise belongs to the episode.
+
+    Without env= it acts in the environment in which it was trained.
+    """
     for name, lanes in (("one", 1), ("three", 3)):
         options = {
+            "env": "",
             "policy": str(run),
             "noise": None,
             "keep": "all",

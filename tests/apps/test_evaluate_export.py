@@ -41,8 +41,16 @@ def test_checkpoint_can_be_evaluated(run: Path, tmp_path: Path) -> None:
     final = load_file(run / "policy" / "weights.safetensors")
     assert all(tensor.equal(final[name]) for name, tensor in last.items())
     assert evaluate.main(evaluate_config(Path(f"{run}@8"))) == 0
-    with pytest.raises(CheckpointError, match="has no checkpoint of step 4, it has 8, 12"):
+    with pytest.raises(CheckpointError, match="of step 4: a run deletes its older ones, and 8, 12 are left"):
         find_policy(f"{run}@4")
+    with pytest.raises(CheckpointError, match="has no checkpoint of step 9: it has 8, 12"):
+        find_policy(f"{run}@9")
+    bare = tmp_path / "bare"  # as robo-rl pull makes it
+    shutil.copytree(run, bare, ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(
+        CheckpointError, match=r"bare holds no checkpoints\. Give .*bare for the final policy"
+    ):
+        find_policy(f"{bare}@8")
     with pytest.raises(DataError, match="not a run"):
         find_policy(f"{tmp_path}@4")
 

@@ -51,3 +51,13 @@ def test_two_pilots_are_refused(tmp_path: Path) -> None:
     """Policy and pilot together are refused."""
     with pytest.raises(ConfigError, match="cannot both act"):
         view.main(config(tmp_path, pilot="random", policy="runs/base"))
+
+
+def test_a_policy_is_filmed_in_its_own_environment(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`view policy=...` needs no env=; neither of them is refused, with both named."""
+    view.main(config(tmp_path, env="", policy=str(run), episodes=1, max_episode_steps=5))
+    assert "metaworld/reach-v3: 0/1 episodes succeeded" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"view needs env=\.\.\. .*, or policy=\.\.\."):
+        view.main(config(tmp_path, env=""))

@@ -350,6 +350,6 @@ def test_steps_are_shown_in_the_unit_of_their_axis(value: float, end: float, sho
 
 
 def test_missing_curve_is_an_error(tmp_path: Path) -> None:
-    """A run without evaluations has no curve."""
-    with pytest.raises(ConfigError, match="eval_every"):
+    """A run of train has no setting for evaluations: the error names the verb whose runs have curves."""
+    with pytest.raises(ConfigError, match="Give runs of robo-rl finetune"):
         write_learning_curves(tmp_path / "a", [])

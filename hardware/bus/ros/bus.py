@@ -81,10 +81,8 @@ class RosBus:
                 context=self._context,
                 automatically_declare_parameters_from_overrides=True,  # for `given_parameters`
             )
-        except RuntimeError as error:  # RCLError
+        except (RuntimeError, ValueError) as error:  # RCLError, or a parameter or name that rclpy refuses
             raise BusError(why_no_start(error)) from error
-        except ValueError as error:
-            raise BusError(EMPTY_LIST) from error
         self._domain = domain_id(domain)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
@@ -374,8 +372,10 @@ def _content(message: Any) -> Hashable:
     return message if isinstance(message, bytes) else repr(message)
 
 
-def why_no_start(error: RuntimeError) -> str:
+def why_no_start(error: RuntimeError | ValueError) -> str:
     """Message for a failed start of ROS, without the places in its source."""
+    if "PARAMETER_NOT_SET" in str(error):  # as which rclpy declares an empty list
+        return EMPTY_LIST
     text = re.sub(r",?\s+at /\S+:\d+", "", str(error)).removeprefix("failed to initialize rcl: ").strip()
     return (
         f"ROS 2 cannot start this node: {text.rstrip('.')}. Check the arguments after --ros-args, and "

@@ -13,6 +13,8 @@ from typing import Any
 from robo_rl.apps.cli.overrides import did_you_mean, refuse_repeats
 from robo_rl.conf.dotted import flat
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.describe_path import not_a
+from robo_rl.core.files.durable import read_json
 from robo_rl.core.files.yaml_error import yaml_words
 from robo_rl.core.settings import free_keys
 
@@ -80,6 +82,10 @@ def _settings_of_run(words: Sequence[str], verb: str) -> Path | None:
         return None
     file = Path(given["out"]).expanduser() / RUN_FILE
     if not file.is_file():
+        if _INPUTS.get(verb) and given.keys() <= free_keys(verb) and len(given) == len(words):
+            raise ConfigError(
+                f"{not_a(file.parent, 'a run')} Give the folder of the run that is to be continued."
+            )
         return None
     return file if given.keys() <= free_keys(verb) or _lacks_input(given.keys(), verb, file) else None
 
@@ -97,10 +103,21 @@ def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], know
     """Raise ConfigError that names the file for a key that the verb does not have."""
     for key in (word.partition("=")[0] for word in words):
         if key in origin and key not in known:
+            if (other := _verb_of(origin[key])) not in ("", verb):
+                raise ConfigError(
+                    f"{origin[key]} holds settings of a run of robo-rl {other}, and '{key}' is none of "
+                    f"robo-rl {verb}. Run robo-rl {other} with it, or give settings of robo-rl {verb}."
+                )
             raise ConfigError(
                 f"{origin[key]} holds '{key}', which is no setting of robo-rl {verb}."
                 f"{did_you_mean(key, known)} See: robo-rl {verb} --help"
             )
+
+
+def _verb_of(file: Path) -> str:
+    """The verb of the run whose settings the file holds; empty for a file that is in no run."""
+    about = file.expanduser().with_name("run.json")
+    return str(read_json(about).get("verb", "")) if file.name == RUN_FILE and about.is_file() else ""
 
 
 def read_mapping(file: str) -> dict[str, Any]:

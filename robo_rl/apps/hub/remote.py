@@ -40,8 +40,9 @@ class HubRepo:
         self.endpoint = os.environ.get("HF_ENDPOINT", ENDPOINT).rstrip("/")
         self._api: Any = HfApi(endpoint=self.endpoint, library_name="robo-rl")
 
-    def prepare(self, *, private: bool, overwrite: bool) -> set[str]:
-        """Create the repository if it does not exist. Returns its files, which the next commit replaces.
+    def prepare(self, *, private: bool, overwrite: bool) -> tuple[set[str], bool]:
+        """Create the repository if it does not exist. Returns its files, which the next commit replaces, and
+        whether it is private.
 
         Raises ConfigError for files that may not be replaced, and if the repository is public but must be
         private.
@@ -65,7 +66,7 @@ class HubRepo:
                 f"{self.name} is public: everybody could read what is pushed. Allow it by private=false, or "
                 "make the repository private first."
             )
-        return there
+        return there, bool(found.private)
 
     def commit(self, contents: HubContents, folder: Path, card: str, old: set[str], message: str) -> str:
         """Write all files in one commit, which also deletes the other files of `old`. Returns the commit's

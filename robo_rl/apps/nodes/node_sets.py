@@ -68,12 +68,12 @@ class NodeSet:
                 raise ConfigError(f"The set '{self.name}' takes no '{name}'; it takes {', '.join(known)}.")
         values = {name: given.get(name, argument.default) for name, argument in known.items()}
         if lacking := [name for name, value in values.items() if value is None]:
-            start, sign = (example, ":=") if example else (f"robo-rl up {self.name}", "=")
+            start = example or f"robo-rl up {self.name}"
             raise ConfigError(
-                f"The set '{self.name}' needs {lacking[0]}{sign}...: {known[lacking[0]].meaning}. "
-                f"For example: {start} {' '.join(f'{name}{sign}...' for name in lacking)}"
+                f"The set '{self.name}' needs {lacking[0]}=...: {known[lacking[0]].meaning}. "
+                f"For example: {start} {' '.join(f'{name}=...' for name in lacking)}"
             )
-        self._refuse_without_effect(given, values, ":=" if example else "=")
+        self._refuse_without_effect(given, values)
         cameras = cameras_of(values) if "camera" in known else []
         if cameras:
             values["camera_name"] = "+".join(camera.name for camera in cameras)
@@ -85,9 +85,7 @@ class NodeSet:
                 commands[member.node] = [member.node, *_words(member, values)]
         return commands
 
-    def _refuse_without_effect(
-        self, given: Mapping[str, str], values: Mapping[str, str | None], sign: str
-    ) -> None:
+    def _refuse_without_effect(self, given: Mapping[str, str], values: Mapping[str, str | None]) -> None:
         """Raise ConfigError for an argument that only nodes which do not start would use."""
         defaults = {argument.name: argument.default for argument in self.arguments}
         for name, value in given.items():
@@ -99,9 +97,9 @@ class NodeSet:
             ):
                 continue
             if users:
-                needs = f"{sign}... or ".join(str(users[0].when).split("|"))
+                needs = "=... or ".join(str(users[0].when).split("|"))
                 raise ConfigError(
-                    f"{name}{sign}{value} has no effect without {needs}{sign}..., as the node that uses it, "
+                    f"{name}={value} has no effect without {needs}=..., as the node that uses it, "
                     f"{users[0].node}, does not start. Give both, or leave {name} out."
                 )
 

@@ -24,13 +24,14 @@ from robo_rl.apps.nodes.preflight_goal import check_goals, check_words
 from robo_rl.apps.nodes.preflight_pictures import check_pictures, check_scene
 from robo_rl.apps.nodes.robot_builders import arm_settings, read_settings
 from robo_rl.core.errors import ConfigError, RoboRLError
+from robo_rl.runs.outputs import check_folder
 
 _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
 
 
 def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
-    """Raise the RoboRLError with which a node would end: settings, goal, driver's file, device, robot,
-    bundle, their match.
+    """Raise the RoboRLError with which a node would end: settings, goal, driver's file, folder of
+    recordings, device, robot, bundle, their match.
 
     commands: node -> its words, `{"safety_filter": ["safety_filter", "robot=sim_arm"]}`. Returns remarks for
     the terminal.
@@ -49,6 +50,8 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
                     f"The driver's file {driver} is not there; docs/drivers.md shows what one holds."
                 )
             links |= _driver_link(*read_settings(driver), given)
+        if node == "recorder":
+            check_folder("record", given.out)
         if node == "teleop":
             check_device(given.device)
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()

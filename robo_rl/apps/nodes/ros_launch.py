@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from robo_rl.apps.nodes.ros.interrupt import asked_by_launch, interrupt_no_task
 from robo_rl.apps.nodes.ros.network import NETWORKS, network_notice, network_variables
 from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
-from robo_rl.core.errors import BusError, ConfigError
+from robo_rl.core.errors import BusError, ConfigError, RoboRLError
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.process_signals import ASK
 from robo_rl.core.text.nearest import did_you_mean
@@ -80,8 +81,25 @@ def describe(*names: str) -> Any:
         declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning, **choices)
     explicit: set[str] = set()  # arguments that the user gave, known only before they are declared
     note = OpaqueFunction(function=lambda context: explicit.update(context.launch_configurations))
-    start = OpaqueFunction(function=lambda context: _nodes(context, sets, explicit))
-    return LaunchDescription([note, *declared.values(), start])
+
+    def start(context: Any) -> list[Any]:
+        try:
+            return _nodes(context, sets, explicit)
+        except RoboRLError as error:
+            error.args = (as_launch_arguments(str(error), declared),)
+            raise
+
+    return LaunchDescription([note, *declared.values(), OpaqueFunction(function=start)])
+
+
+def as_launch_arguments(sentence: str, names: Collection[str]) -> str:
+    """A sentence with its arguments as `ros2 launch` takes them: `arm:=true` for `arm=true`.
+
+    names: of the arguments. A command of robo-rl at the end stays as it is.
+    """
+    head, *command = re.split(r"(?=(?<!`)\brobo-rl )", sentence, maxsplit=1)
+    argument = rf"(?<![\w.:/?&-])({'|'.join(map(re.escape, names))})=(?!=)"
+    return re.sub(argument, r"\1:=", head) + "".join(command)
 
 
 def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[Any]:
@@ -91,6 +109,9 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
 
     def value(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
+
+    def tell(sentence: str) -> None:
+        print(f"launch: {as_launch_arguments(sentence, (*COMMON, *given))}", flush=True)
 
     for notice in _unknown(explicit, sets):
         print(f"launch: {notice}", flush=True)
@@ -106,7 +127,10 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
     emptied = {key: "" for key, text in given.items() if text in EMPTY}
     filled = {key: text for key, text in given.items() if text} | emptied
     commands = chosen.commands(filled, f"ros2 launch robo_rl sim.launch.py set:={chosen.name}")
-    _check(_with_file(commands, chosen, explicit, value("params_file"), value("namespace")), context)
+    for remark in _check(
+        _with_file(commands, chosen, explicit, value("params_file"), value("namespace")), context
+    ):
+        tell(remark)
     _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
 
     def parameters(words: list[str]) -> list[Any]:
@@ -119,7 +143,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
 
     network = network_variables(value("network"), value("bus"), os.environ)
     if notice := network_notice(network):
-        print(f"launch: {notice.replace('network=lan', 'network:=lan')}", flush=True)
+        tell(notice)
     models = (
         [robot_state_publisher(value("urdf"), value("use_sim_time") == "true", space, network)]
         if value("urdf")
@@ -162,17 +186,19 @@ def _unknown(explicit: Collection[str], sets: Mapping[str, NodeSet]) -> list[str
     ]
 
 
-def _check(commands: Mapping[str, Sequence[str]], context: Any) -> None:
-    """Check the nodes as `robo-rl up` does, in their Python. Raises ConfigError with its sentence."""
+def _check(commands: Mapping[str, Sequence[str]], context: Any) -> list[str]:
+    """Remarks on the nodes, checked as `robo-rl up` does, in their Python. Raises ConfigError with its
+    sentence.
+    """
     checked = subprocess.run(
         [PYTHON, "-m", PREFLIGHT, json.dumps(commands), "launch"],
         env=dict(getattr(context, "environment", os.environ)),
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
     if not checked.returncode:
-        return
+        return [line.removeprefix("launch: ") for line in checked.stdout.splitlines()]
     last = (checked.stderr.strip().splitlines() or [f"{PREFLIGHT}: {ending(checked.returncode)}"])[-1]
     if last.startswith("ModuleNotFoundError"):
         last = (

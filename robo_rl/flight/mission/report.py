@@ -23,15 +23,15 @@ _DT_S = 0.01
 
 
 def finish(run: RunDir, planned: Sequence[Planned], flights: Sequence[MissionFlight]) -> int:
-    """Write results.json and missions.png (the first pilot's flights), and print the table."""
+    """Print the table, then write results.json and missions.png (the first pilot's flights)."""
+    Console(width=140).print(table(flights))
+    print("margin: distance to a violation of the formula; satisfied: margin above 0.", flush=True)
     write_json(run.path / "results.json", {"flights": [flight.to_json() for flight in flights]})
     rows = [
         scene_views(one, next(flight for flight in flights if flight.mission is one.scenes.mission))
         for one in planned
     ]
     write_mission_plots(run.path / "missions.png", rows, "Missions, planned (dashed) and flown")
-    Console(width=140).print(table(flights))
-    print("margin: distance to a violation of the formula; satisfied: margin above 0.")
     print(f"Pictures: {run.path / 'missions.png'}   All margins: {run.path / 'results.json'}")
     return 0
 

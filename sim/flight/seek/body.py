@@ -10,7 +10,7 @@ from sim.engines.quad.layout import VEL
 from sim.flight.robot import QuadBody
 from sim.flight.seek.task import HOLD_STEPS, RADIUS_M, Verdict, begin, score
 from sim.flight.seek.view import front_camera
-from sim.flight.seek.words import COLOURS, colour_number, instructions, wording_number
+from sim.flight.seek.words import COLOURS, VARIANTS, colour_number, wording_number
 
 PICTURE_PX = 64  # side of the pictures of `drone/seek`
 
@@ -48,7 +48,7 @@ class SeekRoom:
             state[VEL] = 0.0
         self.body.put(state)
         self._held = torch.zeros_like(seeds)
-        wordings = instructions("training")[int(colour_number(seeds))]
+        wordings = VARIANTS.texts("training")[int(colour_number(seeds))]
         seen = self._scene.colours[..., 0].tolist()
         known = [torch.tensor(rgb).tolist() for rgb in COLOURS.values()]
         self.balls = tuple(name for name, rgb in zip(COLOURS, known, strict=True) if rgb in seen)

@@ -13,7 +13,7 @@ from robo_rl.core.flight.level import UNITS
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float, Int64, UInt8
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, target_of
-from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
@@ -40,7 +40,7 @@ from sim.flight.seek.task import (
     score,
 )
 from sim.flight.seek.view import front_camera, in_picture
-from sim.flight.seek.words import TASKS, colour_number, instructions, wording_number
+from sim.flight.seek.words import TASKS, VARIANTS, colour_number, wording_number
 from sim.vec.options import check_pixels, check_steps
 
 LOOPS = 5  # runs of the velocity controller per control step
@@ -123,8 +123,7 @@ class SeekVecEnv(KeyedVecEnv):
         check_pixels("render_size", render_size)
         self.craft: Craft = load_craft(craft)
         self._size_px, self._render_px = image_size, render_size
-        texts = [[to_bytes(text).copy() for text in of_colour] for of_colour in instructions(wordings)]
-        self._texts = torch.stack([torch.stack([torch.from_numpy(text) for text in each]) for each in texts])
+        self._texts = VARIANTS.encoded(wordings)
         given = {
             "craft": craft,
             "from_ball": f"{from_ball:g}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.keyed_random import keyed_uniform
 from robo_rl.core.shapes import Int64
+from sim.tasks.variants import TaskVariants
 
 COLOURS: dict[str, tuple[float, float, float]] = {  # RGB, 0 ... 1
     "red": (0.85, 0.12, 0.1),
@@ -23,8 +23,8 @@ TRAINING = (  # of demonstrations
     "stop in front of the {} ball",
 )
 NEW = ("go to the ball that is {}", "fly in front of the {} ball")  # for evaluation only
-SETS = {"training": TRAINING, "new": NEW}
-WORDINGS = {colour: tuple(text.format(colour) for text in (*TRAINING, *NEW)) for colour in COLOURS}
+VARIANTS = TaskVariants.of(TRAINING, NEW, {colour: colour for colour in COLOURS})
+WORDINGS = {colour: (*VARIANTS.training[colour], *VARIANTS.new[colour]) for colour in COLOURS}
 _TOLD = 1  # stream of an episode's random numbers
 
 
@@ -40,16 +40,9 @@ def task_number(tasks: tuple[str, ...], seed: int) -> int:
 
 def colour_number(seeds: Int64[Tensor, " n"]) -> Int64[Tensor, " n"]:
     """Number of the told colour in `COLOURS`: a draw with equal chances."""
-    return (keyed_uniform(seeds, 0, 1, _TOLD)[0] * len(COLOURS)).long()
+    return VARIANTS.number(keyed_uniform(seeds, 0, 1, _TOLD)[0]).long()
 
 
 def wording_number(seeds: Int64[Tensor, " n"], count: int) -> Int64[Tensor, " n"]:
     """Number of the wording, of `count`."""
     return (keyed_uniform(seeds, 1, 1, _TOLD)[0] * count).long()
-
-
-def instructions(wordings: str) -> list[list[str]]:
-    """Every wording of a set, of every colour. Raises UnknownNameError for an unknown set."""
-    if wordings not in SETS:
-        raise UnknownNameError("set of wordings", wordings, SETS)
-    return [[text.format(colour) for text in SETS[wordings]] for colour in COLOURS]

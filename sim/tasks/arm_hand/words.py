@@ -9,10 +9,7 @@ from sim.tasks.variants import TaskVariants
 _TRAINING = ("lift the {}", "pick up the {}", "take the {}", "grasp the {} and lift it")
 _NEW = ("pick the {} up", "take and lift the {}")
 _OBJECTS = {"cube": "red cube", "ball": "blue ball"}
-PICK = TaskVariants(
-    {name: tuple(text.format(words) for text in _TRAINING) for name, words in _OBJECTS.items()},
-    {name: tuple(text.format(words) for text in _NEW) for name, words in _OBJECTS.items()},
-)
+PICK = TaskVariants.of(_TRAINING, _NEW, _OBJECTS)
 _VARIANTS = {"pick": PICK}
 WORDINGS = {name: (*PICK.training[name], *PICK.new[name]) for name in PICK.names}
 

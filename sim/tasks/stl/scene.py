@@ -100,7 +100,7 @@ def check_mission(mission: Mission) -> Mission:
     known = {*mission.places, ARENA} | ({ROCKS} if mission.rocks else set())
     if unknown := atoms(mission.formula) - known:
         raise ConfigError(
-            f"Mission '{mission.name}' names {', '.join(sorted(unknown))}, which are not its places. Known: "
+            f"Mission '{mission.name}' names {', '.join(sorted(unknown))}, not listed in its places. Known: "
             f"{', '.join(sorted(known))}. Add it to places, or give rocks a number."
         )
     if not mission.duration_s > 0.0:

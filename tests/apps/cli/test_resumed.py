@@ -81,3 +81,23 @@ def test_the_whole_command_with_a_change_is_refused_by_the_change(
     )
     assert "nowhere does not exist" in said(capsys, run, "train", "data=nowhere")
     assert "There is no run in" in said(capsys, tmp_path / "other", "finetune", "base=nowhere")
+
+
+def test_a_run_of_another_verb_is_named_by_its_verb(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A setting that the other verb lacks, with the nearest of this one, would not say what is wrong."""
+    run = begun(tmp_path / "run", "train")
+    wrong = said(capsys, run, "finetune")
+    assert "holds settings of a run of robo-rl train" in wrong
+    assert "Run robo-rl train with it" in wrong
+    assert main(["finetune", f"config={run}/config.yaml", f"out={tmp_path / 'new'}"]) == 2
+    assert "holds settings of a run of robo-rl train" in capsys.readouterr().err
+
+
+def test_a_mistyped_folder_alone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the input that the run would have had."""
+    begun(tmp_path / "run", "train")
+    wrong = said(capsys, tmp_path / "rnu", "train")
+    assert f"{tmp_path / 'rnu'} does not exist" in wrong
+    assert "with run" in wrong

@@ -108,7 +108,8 @@ def test_a_run_is_resumed_with_its_own_settings(tmp_path: Path) -> None:
     for words in ([place], [place, "resume=false"], ["resume=true"]):
         assert expand(words, "train")[0] == words
     missing = [f"out={tmp_path / 'none'}", "resume=true"]
-    assert expand(missing, "train")[0] == missing
+    with pytest.raises(ConfigError, match="none does not exist"):
+        expand(missing, "train")
     assert expand([place, "resume=true", "seed=1,2"], "train", sweeps=True)[0][-1] == "seed=1,2"
 
 

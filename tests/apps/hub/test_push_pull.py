@@ -163,6 +163,20 @@ def test_foreign_repository_is_not_changed(hub: FakeHub, made: Path) -> None:
     assert len(hub.repos["models/me/open"].commits) == 2
 
 
+def test_an_existing_private_repository_stays_private(
+    hub: FakeHub, made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """private=false would otherwise look as if everybody could read it now."""
+    told = "me/point is still private: private=false is for new repositories."
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    assert told not in capsys.readouterr().out
+    push.main(PushConfig(str(made / "bundle"), "me/point", private=False, overwrite=True))
+    assert hub.repos["models/me/point"].private
+    assert told in capsys.readouterr().out
+    push.main(PushConfig(str(made / "bundle"), "me/open", private=False))
+    assert "private" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "name", ["weights.pkl", "policy.pt", "../evil.json", "run.py", ".bashrc", "/etc/x.json"]
 )

@@ -29,7 +29,7 @@ def fake_ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(ros_launch, "_LOCKS", locks := [])
-    monkeypatch.setattr(ros_launch, "_check", lambda commands, context: None)  # these bundles do not exist
+    monkeypatch.setattr(ros_launch, "_check", lambda commands, context: [])  # these bundles do not exist
     yield
     for lock in locks:
         lock.close()

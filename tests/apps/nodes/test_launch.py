@@ -251,13 +251,13 @@ def test_quotes_alone_are_an_empty_value(empty: str) -> None:
 
 def test_missing_params_file_is_refused() -> None:
     """Launch itself warns, and starts the nodes without it."""
-    with pytest.raises(ConfigError, match=r"params_file=/none\.yaml is no file"):
+    with pytest.raises(ConfigError, match=r"params_file:=/none\.yaml is no file"):
         launch(describe("sim"), params_file="/none.yaml")
 
 
 @pytest.mark.parametrize("given", [{"params_file": __file__}, {"use_sim_time": "true"}])
 def test_parameters_without_rclpy_are_refused(given: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* needs bus=rclpy"):
+    with pytest.raises(ConfigError, match=f"{next(iter(given))}:=.* needs bus:=rclpy"):
         launch(describe("sim"), bus="dds", **given)
     assert all(node.parameters == [] for node in launch(describe("sim"), bus="dds"))
 
@@ -357,7 +357,7 @@ def test_launch_makes_the_checks_of_up(rates: Bundle, tmp_path: Path) -> None:
     """Without the height of the ground a landing would never end: nothing starts. A parameter file counts."""
     (driver := tmp_path / "cf.yaml").write_text("driver: crazyflie\nuri: radio://0/80/2M/E7E7E7E7E7\n")
     given = {"bundle": str(rates.folder), "driver": str(driver)}
-    with pytest.raises(ConfigError, match=r"^The height of the ground is not known, .* ground=-0\.6"):
+    with pytest.raises(ConfigError, match=r"^The height of the ground is not known, .* ground:=-0\.6"):
         launch(describe("quad"), **given)
     with pytest.raises(ConfigError, match=r"nofile\.yaml is not there"):
         launch(describe("teleop"), robot="sim_arm", driver="nofile.yaml")

@@ -26,6 +26,11 @@ from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
     [
         ("arm_sim", {"robot": "sim_amr"}, "Did you mean 'sim_arm'"),
         ("arm_sim", {"goal": "abc"}, "goal"),
+        (
+            "arm_sim",
+            {"record": f"{__file__}/new"},
+            f"record={__file__}/new cannot be written: {__file__} is a",
+        ),
         ("arm_sim", {"goal": "[nan, 0, 0.4]"}, "and finite"),
         ("arm_sim", {"bundle": "nothere"}, "nothere"),
         ("quad_sim", {"bundle": __file__}, f"{__file__} is a file, not a bundle"),

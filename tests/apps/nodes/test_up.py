@@ -21,6 +21,7 @@ from policies.deploy.bundle import Bundle
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.nodes.supervise import namespace_lock
 from robo_rl.core.errors import BusNameError, ConfigError
+from robo_rl.core.files.lock import FolderLock
 from tests.hardware.domains import free_domain
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -149,12 +150,12 @@ def test_killed_filter_stops_the_set() -> None:
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 
-def test_failing_node_prints_its_reason() -> None:
+def test_failing_node_prints_its_reason(tmp_path: Path) -> None:
     """The node's own sentence under its own name, then the stop."""
-    with up("arm_sim", "record=/dev/null/recordings") as process:
+    with FolderLock(tmp_path, "folder"), up("arm_sim", f"record={tmp_path}") as process:
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 3
-    assert "Recordings cannot go to /dev/null/recordings: Not a directory" in text
+    assert f"Another recorder writes into {tmp_path}; stop it, or choose another folder by out=." in text
     assert "up: recorder has ended by itself (exit code 2)" in text
     assert "Traceback" not in text
 

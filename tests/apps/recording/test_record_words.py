@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import closing, suppress
@@ -141,6 +142,18 @@ def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
     check(replace(config, robot="sim_arm_gripper", out=str(tmp_path / "empty")))
     with pytest.raises(DataError, match="another contract than robot/sim_arm_gripper: found in the dataset"):
         check(replace(config, robot="sim_arm_gripper", out=str(tmp_path / "data")))
+
+
+def test_an_out_that_cannot_be_written_is_refused_before_a_robot_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path below a file, and a folder of another user; root may write into that, so the test denies it."""
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ConfigError, match=r"out=.*/file/data cannot be written: .* is a file, expected"):
+        check(RecordConfig(robot="sim_arm", out=str(tmp_path / "file" / "data")))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match=r"out=.* cannot be written: .* is not writable"):
+        check(RecordConfig(robot="sim_arm", out=str(tmp_path / "data")))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
 from robo_rl.apps.nodes.log_stream import log_prints
 from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
-from tests.hardware.bus.fake_rclpy import World, install
+from tests.hardware.bus.fake_rclpy import Node, World, install
 from tests.hardware.records import SAMPLES, same
 
 
@@ -300,6 +301,16 @@ def test_missing_ros_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
         make_bus("node")
     with pytest.raises(MissingDependencyError, match="rclpy is built for the distribution's own Python"):
         make_bus("node", bus="rclpy")
+
+
+def test_what_rclpy_refuses_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ValueError has several causes; an empty list is only one of them."""
+    empty = "Cannot declare a statically typed parameter with default value of type PARAMETER_NOT_SET"
+    told = {empty: "a parameter with an empty list", "invalid node name": "this node: invalid node name. "}
+    for refused, said in told.items():
+        monkeypatch.setattr(Node, "__init__", Mock(side_effect=ValueError(refused)))
+        with pytest.raises(BusError, match=said):
+            RosBus("tester")
 
 
 def test_missing_message_package_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

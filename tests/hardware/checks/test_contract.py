@@ -75,8 +75,8 @@ def test_matching_bundle_has_no_mismatches(chunks: Bundle) -> None:
             arm_env(**{"points.top": ArraySpec((64, 3), unit="m")}),
             arm(),
             [
-                "The bundle needs points.top, which no node of an arm publishes. Point clouds are not sent "
-                "between nodes: train with senses=depth, which is."
+                "The bundle needs points.top, which no node of an arm publishes. Point clouds are not sent, "
+                "but depths are: train with env=...:senses=depth."
             ],
         ),
         (

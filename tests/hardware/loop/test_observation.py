@@ -86,7 +86,7 @@ def test_depth_is_converted_as_in_training() -> None:
 
 
 def test_point_clouds_are_refused_with_a_remedy() -> None:
-    with pytest.raises(CheckpointError, match=r"points.top, which no node .* train with senses=depth"):
+    with pytest.raises(CheckpointError, match=r"points.top, which no node .* train with env=.*:senses=depth"):
         ArmObserver({"points.top": ArraySpec((64, 3), unit="m")})
 
 

@@ -164,6 +164,7 @@ def test_checkpoints_that_cannot_be_served(tmp_path: Path, capsys: pytest.Captur
     for words, sentence in (
         ([f"policy={folder}"], "Give python=<python of an environment with lerobot>"),
         ([f"policy={tmp_path}", "python=python"], "python= is for a checkpoint of LeRobot"),
+        ([f"policy={tmp_path / 'none'}", "python=python"], "none does not exist"),
     ):
         assert main(["serve", *words]) == 2
         assert sentence in capsys.readouterr().err

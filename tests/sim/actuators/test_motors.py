@@ -235,9 +235,10 @@ def test_unsupported_models_are_refused(name: str, says: str) -> None:
 
 
 def test_ranges_of_missing_parameters_are_refused(tmp_path: Path) -> None:
+    """By the key of the user's file."""
     path = tmp_path / "ranges.yaml"
     path.write_text("no_load: [0.5, 1.0]")
-    with pytest.raises(ConfigError, match="no_load_scale has nothing to scale"):
+    with pytest.raises(ConfigError, match="'no_load' of the randomisation has nothing"):
         make_task_env("lift", 1, randomise=str(path), actuator="lag")
     make_task_env("lift", 1, randomise=str(path), actuator="dc_motor").close()
 

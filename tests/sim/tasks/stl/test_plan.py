@@ -124,7 +124,7 @@ def test_invalid_missions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="patrol"):
         load_mission("patroll")
     (tmp_path / "mine.yaml").write_text("text: x\nformula: F[0,6] b\nplaces: [a]\n")
-    with pytest.raises(ConfigError, match=r"names b, which are not its places\. Known: a, arena"):
+    with pytest.raises(ConfigError, match=r"names b, not listed in its places\. Known: a, arena"):
         load_mission(str(tmp_path / "mine.yaml"))
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(ConfigError, match="does not describe a mission"):

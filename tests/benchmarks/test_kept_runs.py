@@ -1,0 +1,54 @@
+"""What a benchmark keeps of an earlier call: results of the same evaluation, and of no other."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+    """The module, and the verbs that it runs, which write what they would find."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("kept_runs")
+    ran: list[str] = []
+
+    def verb(name: str, *words: str) -> None:
+        given = dict(word.split("=", 1) for word in words)
+        ran.append(" ".join([name, *(word for word in words if word.startswith(("episodes", "resume")))]))
+        if name == "train":
+            Path(given["out"], "policy").mkdir(parents=True)
+        else:
+            seeds = list(range(int(given["episodes"])))
+            Path(given["out"]).write_text(
+                json.dumps({"policy": {"seeds": seeds, "success": [True] * len(seeds)}})
+            )
+
+    monkeypatch.setattr(module, "verb", verb)
+    return module, ran
+
+
+def test_another_number_of_episodes_is_measured_anew(kept: tuple[Any, list[str]], tmp_path: Path) -> None:
+    """A kept result of 2 episodes is no result of 4, and both are kept."""
+    module, ran = kept
+    for episodes in (2, 4, 2, 4):
+        found = module.measured(tmp_path, tmp_path / "own", tmp_path / "log.txt", episodes)
+        assert len(module.outcomes(found)) == episodes
+    assert ran == ["evaluate episodes=2", "evaluate episodes=4"]
+
+
+def test_a_finished_training_is_kept_and_a_stopped_one_continues(
+    kept: tuple[Any, list[str]], tmp_path: Path
+) -> None:
+    module, ran = kept
+    (tmp_path / "stopped").mkdir()
+    (tmp_path / "stopped" / "run.json").touch()
+    assert module.trained(tmp_path / "stopped", tmp_path / "log.txt") == 0
+    assert module.trained(tmp_path / "stopped", tmp_path / "log.txt") is None
+    assert ran == ["train resume=true"]
