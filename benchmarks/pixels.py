@@ -140,13 +140,13 @@ def finetune(
     earlier: list[Path] = []  # runs before the last one
     if method == "lanes_retrained":
         task = replace(task, env_steps=task.env_steps // 2)
-        first, more, again = (folder / f"{method}-{seed}-{part}" for part in ("first", "demos", "base"))
-        improve(
-            task, seed, method, base, demos, first, device, quick=quick, record="all" if quick else "success"
-        )
-        measured("data merge", more, f"sources=[{demos},{first / 'episodes'}]")
-        train(task, seed, more, again, device, quick=quick)
-        base, demos, earlier = again, more, [first, again]
+        first, merged, retrained = (folder / f"{method}-{seed}-{part}" for part in ("first", "demos", "base"))
+        kept = "all" if quick else "success"
+        improve(task, seed, method, base, demos, first, device, quick=quick, record=kept)
+        if not merged.exists():  # a merge is complete or absent
+            verb("data merge", f"sources=[{demos},{first / 'episodes'}]", out=merged)
+        train(task, seed, merged, retrained, device, quick=quick)
+        base, demos, earlier = retrained, merged, [first, retrained]
     improve(task, seed, method, base, demos, out, device, quick=quick)
     report(name, task, method, seed, out, folder / f"base-{seed}", device, earlier)
 
@@ -157,7 +157,7 @@ def improve(
 ) -> None:  # fmt: skip
     """Run `finetune` with the settings of this method."""
     verb_method, of_method = METHODS[method]
-    settings = settings | of_method
+    settings |= of_method
     if verb_method != "steering":
         settings = settings | {"demos": demos}
     if quick:
@@ -207,7 +207,10 @@ def report(
     device: str,
     earlier: list[Path],
 ) -> None:
-    """Print success beside that of the base, and steps and CPU time, with those of earlier runs."""
+    """Print success beside that of the base, and steps and CPU time.
+
+    earlier: runs that came before `out`, whose steps and CPU time, final evaluations included, are added.
+    """
     results = [
         read_json(each / "results.json") for each in (*earlier, out) if (each / "results.json").exists()
     ]
