@@ -10,7 +10,8 @@ fine-tuned policy. With --other-episodes the fine-tuned policy is measured on th
 
 Methods: steering, residual (encoders of the base, frozen); lanes: `residual_lanes` with 16 environments
 instead of 32, and half its updates per step of all of them; lanes_learned: the same with a copy of the
-encoders, which learns.
+encoders, which learns; lanes_retrained: `lanes` with half of the steps, a new base that imitates the
+demonstrations and the successes of this training (`record=success`), and `lanes` over it with the other half.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "residual": ("residual", {}),
     "lanes": ("residual_lanes", LANES),
     "lanes_learned": ("residual_lanes", LANES | {"method.encoder": "learned"}),
+    "lanes_retrained": ("residual_lanes", LANES),
 }  # name here: method of the verb, its settings
 COST_FILE = "cpu_s.json"
 OTHER_EPISODES = 7  # `seed=` of the evaluation on further episodes; that of all others is 0
@@ -118,10 +120,15 @@ def prepare(task: PixelTask, seed: int, folder: Path, device: str, *, quick: boo
     """Demonstrations, which all seeds share, and the base policy of this seed."""
     demos = folder / "demos"
     measured("collect", demos, env=task.env, episodes=2 if quick else 25, noise=task.noise, num_envs=5)
+    train(task, seed, demos, folder / f"base-{seed}", device, quick=quick)
+
+
+def train(task: PixelTask, seed: int, demos: Path, out: Path, device: str, *, quick: bool) -> None:
+    """Train a base policy on these demonstrations."""
     network = ["image.widths=[16,32,64]", "threads=1"]
     measured(
-        "train", folder / f"base-{seed}", *network, data=demos, steps=20 if quick else task.updates,
-        batch_size=64, seed=seed, device=device, resume=True,
+        "train", out, *network, data=demos, steps=20 if quick else task.updates, batch_size=64, seed=seed,
+        device=device, resume=True,
     )  # fmt: skip
 
 
@@ -129,10 +136,30 @@ def finetune(
     name: str, task: PixelTask, seed: int, method: str, folder: Path, device: str, *, quick: bool
 ) -> None:
     """Fine-tune the base of this seed and print the figures."""
-    base, out = folder / f"base-{seed}", folder / f"{method}-{seed}"
-    verb_method, settings = METHODS[method]
+    base, demos, out = folder / f"base-{seed}", folder / "demos", folder / f"{method}-{seed}"
+    earlier: list[Path] = []  # runs before the last one
+    if method == "lanes_retrained":
+        task = replace(task, env_steps=task.env_steps // 2)
+        first, merged, retrained = (folder / f"{method}-{seed}-{part}" for part in ("first", "demos", "base"))
+        kept = "all" if quick else "success"
+        improve(task, seed, method, base, demos, first, device, quick=quick, record=kept)
+        if not merged.exists():  # a merge is complete or absent
+            verb("data merge", f"sources=[{demos},{first / 'episodes'}]", out=merged)
+        train(task, seed, merged, retrained, device, quick=quick)
+        base, demos, earlier = retrained, merged, [first, retrained]
+    improve(task, seed, method, base, demos, out, device, quick=quick)
+    report(name, task, method, seed, out, folder / f"base-{seed}", device, earlier)
+
+
+def improve(
+    task: PixelTask, seed: int, method: str, base: Path, demos: Path, out: Path, device: str, *,
+    quick: bool, **settings: Any,
+) -> None:  # fmt: skip
+    """Run `finetune` with the settings of this method."""
+    verb_method, of_method = METHODS[method]
+    settings |= of_method
     if verb_method != "steering":
-        settings = settings | {"demos": folder / "demos"}
+        settings = settings | {"demos": demos}
     if quick:
         settings = settings | {"method.base_steps": 80, "max_episode_steps": 150}
     measured(
@@ -140,7 +167,6 @@ def finetune(
         eval_every=0, eval_episodes=2 if quick else 20, final_episodes=2 if quick else 50, device=device,
         resume=True, **settings,
     )  # fmt: skip
-    report(name, task, method, seed, out, base, device)
 
 
 def evaluate(name: str, task: PixelTask, seed: int, method: str, folder: Path, episodes: int) -> None:
@@ -171,17 +197,35 @@ def measured(name: str, out: Path, *words: str, **settings: Any) -> None:
     write_json(note, {"cpu_s": cpu_seconds() - start_s})
 
 
-def report(name: str, task: PixelTask, method: str, seed: int, out: Path, base: Path, device: str) -> None:
-    """Print success of the fine-tuned policy beside its base, steps and CPU time."""
-    results = read_json(out / "results.json")
+def report(
+    name: str,
+    task: PixelTask,
+    method: str,
+    seed: int,
+    out: Path,
+    base: Path,
+    device: str,
+    earlier: list[Path],
+) -> None:
+    """Print success beside that of the base, and steps and CPU time.
+
+    earlier: runs that came before `out`, whose steps and CPU time, final evaluations included, are added.
+    """
+    results = [
+        read_json(each / "results.json") for each in (*earlier, out) if (each / "results.json").exists()
+    ]
     after, before = (
-        SuccessRate(results[who]["rate"]["k"], results[who]["rate"]["n"]) for who in ("policy", "base")
+        SuccessRate(rate["k"], rate["n"])
+        for rate in (results[-1]["policy"]["rate"], results[0]["base"]["rate"])
     )
-    own, trained = (read_json(folder / COST_FILE)["cpu_s"] for folder in (out, base))
+    own = sum(read_json(each / COST_FILE)["cpu_s"] for each in (*earlier, out))
+    trained = read_json(base / COST_FILE)["cpu_s"]
     prefix = f"pixels/{name}/{method}"
     given = {"seed": seed, "device": device, "base_updates": task.updates}
+    if earlier:
+        given |= {"retrained_base": results[-1]["base"]["rate"]["success"]}
     emit(f"{prefix}/success", after.rate, "fraction", **given, base=before.rate, **after.to_json())
-    emit(f"{prefix}/env_steps", results["env_steps"], "steps", **given)
+    emit(f"{prefix}/env_steps", sum(each["env_steps"] for each in results), "steps", **given)
     emit(f"{prefix}/cpu_s", round(own, 1), "cpu-s", **given, base_cpu_s=round(trained, 1))
 
 

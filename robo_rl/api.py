@@ -125,7 +125,7 @@ def load_bundle(path: Place) -> Bundle:
 
 
 def collect(
-    env: str = "",
+    env: str | None = None,
     *,
     out: Place,
     expert: str | Callable[..., Any] | None = None,
@@ -134,7 +134,7 @@ def collect(
 ) -> Dataset:
     """Record episodes of the scripted expert, of `policy=`, or of `expert=`, as `robo-rl collect` does.
 
-    env: name of the environment; empty: that of `policy=`.
+    env: name of the environment; None: the one that `policy=` was trained on.
     expert: a function or class of your own, or its name `<module>:<name>`. It gets one observation as the
     environment gives it, and returns the action in the environment's units; a class is called at the start of
     every episode, and its object acts in it.

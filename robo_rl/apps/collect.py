@@ -50,13 +50,15 @@ FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold
 
 def main(config: CollectConfig, expert: Function | None = None) -> int:
     """Record until the dataset holds `episodes` episodes. expert: a function, instead of its name."""
-    config = config if config.env else replace(config, env=own_env(config.policy, "collect"))
+    others = (config.expert or config.takeover_from) is not None
+    name = config.env or own_env(config.policy, "collect", others=others)
+    config = replace(config, env=name)
     if config.expert is not None and expert is None:
         expert = find_function(config.expert)  # before the simulators start
     num_workers = worker_count(config.num_workers, config.num_envs)
-    chosen = numbers_of(config.env, config.tasks)
+    chosen = numbers_of(name, config.tasks)
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
-    with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
+    with closing(make_env(name, config.num_envs, num_workers, **options)) as env:
         driver = make_demonstrator(config, env, expert=expert)
         spec = env.spec if config.privileged else env.spec.for_datasets()
         is_new = not Path(config.out).exists()
@@ -66,7 +68,7 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
         if note := origin_note(config, store):
             print(note)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
-            quotas = EpisodeQuotas.of(tasks_in(config.env), chosen, config.episodes, store)
+            quotas = EpisodeQuotas.of(name, chosen, config.episodes, store)
             collection = Collection(config, env, driver, writer, bar, quotas)
             try:
                 if have < config.episodes:
@@ -162,23 +164,22 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
 
 
 class EpisodeQuotas:
-    """Places left for episodes of each recorded task; unlimited in an environment of one task."""
+    """Places left for episodes of each recorded task of `env`; unlimited in an environment of one task."""
 
-    def __init__(self, tasks: tuple[str, ...], left: dict[int, int]) -> None:
-        self.tasks, self._left = tasks, left
+    def __init__(self, env: str, left: dict[int, int]) -> None:
+        self.env, self.tasks, self._left = env, tasks_in(env), left
 
     @classmethod
-    def of(
-        cls, tasks: tuple[str, ...], chosen: Sequence[int], episodes: int, store: EpisodeStore
-    ) -> EpisodeQuotas:
+    def of(cls, env: str, chosen: Sequence[int], episodes: int, store: EpisodeStore) -> EpisodeQuotas:
         """Equal shares of the `chosen` tasks, by number, in a dataset of `episodes`: less what `store` holds
         of them, and of all that is not of other tasks.
         """
+        tasks = tasks_in(env)
         had = Counter(episode.meta.info.get(TASK_NOTE) for episode in store)
         ours = [tasks[number] for number in chosen]
         whole, rest = divmod(episodes - (len(store) - sum(had[task] for task in ours)), max(1, len(ours)))
         left = {number: whole + (i < rest) - had[tasks[number]] for i, number in enumerate(chosen)}
-        return cls(tasks, left)
+        return cls(env, left)
 
     def take(self, number: int) -> bool:
         """True, and one place less, if the task of this number has one left."""
@@ -187,11 +188,11 @@ class EpisodeQuotas:
             return self._left[number] >= 0
         return True
 
-    def seeds(self, name: str, seed: int, start: int) -> Iterator[int]:
-        """Episode seeds of the recorded tasks in environment `name`, from number `start` of `seed` on."""
+    def seeds(self, seed: int, start: int) -> Iterator[int]:
+        """Episode seeds of the recorded tasks, from number `start` of `seed` on."""
         every = EpisodeSeeds(("collect", seed), start)
         everything = len(self._left) == len(self.tasks)
-        return every if everything else (each for each in every if task_in(name, each) in self._left)
+        return every if everything else (each for each in every if task_in(self.env, each) in self._left)
 
 
 def first_index(seed: int, store: EpisodeStore) -> int:
@@ -258,7 +259,7 @@ class Collection:
                 self._commit(wanted, most)
 
     def _start(self, first: int) -> tuple[Obs, list[EpisodeBuffer], Iterator[int]]:
-        seeds = partial(self.shares.seeds, self.config.env, self.config.seed, first)
+        seeds = partial(self.shares.seeds, self.config.seed, first)
         obs = self.env.reset(seeds())
         upcoming = seeds()  # the same again: a lane that ends continues with the next one, in lane order
         lanes = [self._next(upcoming) for _ in range(self.env.num_envs)]
@@ -300,7 +301,7 @@ class Collection:
         """Raise ConfigError if successes are to be kept, and `enough` episodes were all without a label."""
         if self.config.keep == "success" and self.tried >= enough and not self._labelled:
             raise ConfigError(
-                f"{self.config.env} reported in none of {self.tried} episodes whether it succeeded, so "
+                f"{self.shares.env} reported in none of {self.tried} episodes whether it succeeded, so "
                 "keep=success keeps none. Give keep=all: the episodes are stored without a label, and "
                 "robo-rl train learns from all of them."
             )
@@ -308,7 +309,7 @@ class Collection:
     def _instruction(self, episode: EpisodeBuffer) -> str:
         """Text that is stored with the episode: its instruction where it has one."""
         instruction = episode.obs[0].get(INSTRUCTION)
-        return self.config.task or (self.config.env if instruction is None else to_text(instruction))
+        return self.config.task or (self.shares.env if instruction is None else to_text(instruction))
 
     def _note(self, episode: EpisodeBuffer) -> dict[str, Any]:
         return self._made_by | ({TASK_NOTE: self.shares.tasks[episode.task]} if self.shares.tasks else {})

@@ -32,6 +32,7 @@ from robo_rl.core.errors import ConfigError, RemoteError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.counts import counted
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, trained_env_spec
 from robo_rl.runs.signals import stop_between_steps
@@ -60,7 +61,8 @@ def main(config: ServeConfig) -> int:
                 server.serve(lambda: stop.requested)
         except KeyboardInterrupt as again:
             raise KeyboardInterrupt("a decision may be unanswered") from again
-    print(f"serve: stopped after {server.answered} decisions for {server.clients} clients.")
+    decisions, clients = counted(server.answered, "decision"), counted(server.clients, "client")
+    print(f"serve: stopped after {decisions} for {clients}.")
     return 0
 
 

@@ -62,32 +62,34 @@ def main(config: ViewConfig) -> int:
             raise ConfigError(
                 f"{name}={given} and pilot={config.pilot} cannot both act: leave one of them out."
             )
-    config = config if config.env else replace(config, env=own_env(config.policy, "view"))
+    others = config.expert is not None or config.pilot != "expert"
+    name = config.env or own_env(config.policy, "view", others=others)
+    config = replace(config, env=name)
     check_folder("out", config.out)
     out = Path(config.out)
     seeds = eval_seeds(config.seed, config.episodes)
     looks: dict[str, Any] = {"render_size": config.size, "pretty": config.pretty or None}
-    with closing(make_env(config.env, 1, max_episode_steps=config.max_episode_steps, **looks)) as env:
+    with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps, **looks)) as env:
         if config.window or (config.window is None and has_screen() and isinstance(env, Staged)):
-            shown = show(env, _driver(config, env), seeds, config.env)
-            print(f"{config.env}: {sum(shown)}/{len(shown)} episodes succeeded{_next(config)}")
+            shown = show(env, _driver(config, env), seeds, name)
+            print(f"{name}: {sum(shown)}/{len(shown)} episodes succeeded{_next(config, name)}")
             return 0
-        if rate := missing_rate(config.env, env.spec.control_hz):
+        if rate := missing_rate(name, env.spec.control_hz):
             print(rate)
-        recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", config.env)
+        recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", name)
     write_contact_sheet(out / "sheet.png", [row for row in recorder.thumbs if row], success)
     print(
-        f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, "
-        f"stills: {out / 'sheet.png'}{_next(config)}"
+        f"{name}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, "
+        f"stills: {out / 'sheet.png'}{_next(config, name)}"
     )
     return 0
 
 
-def _next(config: ViewConfig) -> str:
+def _next(config: ViewConfig, name: str) -> str:
     """Line with the next step; empty for another driver than the expert."""
     if config.policy is not None or config.pilot != "expert":
         return ""
-    return f"\nNext:   {after_view(config.env, config.expert)}"
+    return f"\nNext:   {after_view(name, config.expert)}"
 
 
 def film(

@@ -116,10 +116,10 @@ class DataImportConfig:
 class CollectConfig:
     """`robo-rl collect`."""
 
-    env: str = setting(
-        "",
+    env: str | None = setting(
+        None,
         "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift "
-        "engine=mujoco; empty: that of policy=",
+        "engine=mujoco; none: the one that policy= was trained on",
     )
     out: str = setting(
         REQUIRED, "folder of the dataset; episodes are added to an existing dataset of the same environment"
@@ -154,7 +154,9 @@ class CollectConfig:
         None, "longest episode, in steps; none: the environment's own limit", at_least=1
     )
     image_codec: str = one_of("raw", "jpeg", help="storage of images; raw reads faster, jpeg is smaller")
-    task: str = setting("", "with env=, instruction stored with every episode; empty: the environment's name")
+    task: str = setting(
+        "", "with env= or policy=, instruction stored with every episode; empty: the environment's name"
+    )
     device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
     privileged: bool = setting(
         False, "record also what only the simulator knows (privileged.<name>), for method.privileged=true"
@@ -175,10 +177,10 @@ class CollectConfig:
 class ViewConfig:
     """`robo-rl view`."""
 
-    env: str = setting(
-        "",
+    env: str | None = setting(
+        None,
         "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift "
-        "engine=mujoco; empty: that of policy=",
+        "engine=mujoco; none: the one that policy= was trained on",
     )
     pilot: str = one_of(
         "expert",

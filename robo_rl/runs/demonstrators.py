@@ -248,13 +248,14 @@ def _encoder_of(env: EnvSpec) -> str:
 
 def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstrator:
     """Scripted expert of the environment. Raises ConfigError if it has none."""
-    if not has_expert(config.env):
+    name = config.env or env.spec.name
+    if not has_expert(name):
         known = ", ".join(skilled())
         raise ConfigError(
-            f"There is no scripted expert for '{config.env}'; only {known} tasks have one. "
-            f"{without.format(env=config.env, encoder=_encoder_of(env.spec))}"
+            f"There is no scripted expert for '{name}'; only {known} tasks have one. "
+            f"{without.format(env=name, encoder=_encoder_of(env.spec))}"
         )
-    return ExpertDemonstrator(make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs)
+    return ExpertDemonstrator(make_expert(name, config.noise or 0.0, config.seed, env), config.num_envs)
 
 
 def _acting(config: CollectConfig, path: str, env: VecEnv, given: str = "policy") -> PolicyDemonstrator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -133,19 +134,23 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
     return LoadedPolicy(folder, policy, name, noise, f"torch on {device}")
 
 
-def own_env(policy: str | None, verb: str) -> str:
+def own_env(policy: str | None, verb: str, *, others: bool = False) -> str:
     """Name of the environment in which a policy was trained, for a verb without env=.
 
-    Raises ConfigError without a policy, and the errors of `open_policy`.
+    others: something else than a policy acts, so that the message does not advise one. Raises ConfigError
+    without a policy, and the errors of `open_policy`.
     """
     if policy is None:
+        advice = "" if others else ", or policy=..., whose own environment is then used"
         raise ConfigError(
             f"robo-rl {verb} needs env=... (environment, e.g. metaworld/peg-insert-side-v3; robo-rl info "
-            f"lists all), or policy=..., whose own environment is then used. See: robo-rl {verb} --help"
+            f"lists all){advice}. See: robo-rl {verb} --help"
         )
-    if not is_remote(policy) and not ((folder := find_policy(policy)) / MANIFEST).is_file():
-        return trained_env_spec(folder).name
-    return open_policy(policy, torch.device("cpu")).env
+    if is_remote(policy):
+        with closing(RemotePolicy(parse_address(policy))) as remote:
+            return remote.env.name
+    folder = find_policy(policy)
+    return load_bundle(folder).env.name if (folder / MANIFEST).is_file() else trained_env_spec(folder).name
 
 
 def find_policy(path: str | Path) -> Path:
@@ -207,6 +212,7 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
     if step in there:
         return RunDir(folders[step]).policy
     if not folders:
+        find_policy(run.path)  # raises the reason if there is no final policy either
         raise CheckpointError(f"{run.path} holds no checkpoints. Give {run.path} for the final policy.")
     if not there:
         raise CheckpointError(

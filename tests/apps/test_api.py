@@ -88,6 +88,8 @@ def test_export_and_load(run: Path, dataset: Path, tmp_path: Path) -> None:
     bundle = rr.export(run, out=tmp_path / "bundle", noise="zero")
     assert rr.load_bundle(tmp_path / "bundle").env == bundle.env == rr.Dataset(dataset).spec
     assert rr.load_policy(bundle).env == bundle.env.name
+    own = {"episodes": 1, "keep": "all", "max_episode_steps": 3, "num_envs": 1, "num_workers": 0}
+    assert len(rr.collect(policy=bundle, out=tmp_path / "own", **own)) == 1  # in the bundle's environment
 
 
 def test_finetuning_returns_both_rates(run: Path, dataset: Path, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
     """
     for name, lanes in (("one", 1), ("three", 3)):
         options = {
-            "env": "",
+            "env": None,
             "policy": str(run),
             "noise": None,
             "keep": "all",

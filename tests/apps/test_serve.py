@@ -24,6 +24,7 @@ from robo_rl.apps import serve
 from robo_rl.apps.cli.main import main
 from robo_rl.conf.schema import ServeConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs.loaded_policy import own_env
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle
 from tests.policies.remote.test_remote_policy import TOKEN, noise_of, observations
@@ -75,6 +76,7 @@ def test_remote_evaluation_equals_the_local_one(
     """The same episodes, chunks and outcomes; Ctrl-C then ends the server with a line and exit code 0."""
     process, address = server(f"policy={reach.folder}")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
+    assert own_env(f"remote:{address}", "view") == "arm6/reach"
     few = ["episodes=4", "max_episode_steps=20", "num_workers=0", "device=cpu"]
     for policy, name in ((f"remote:{address}", "remote"), (str(reach.folder), "local")):
         assert main(["evaluate", f"policy={policy}", f"out={tmp_path / name}.json", *few]) == 0
@@ -84,7 +86,7 @@ def test_remote_evaluation_equals_the_local_one(
     assert f"ONNX Runtime on cpu at {address}" in said
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=30)
-    assert re.search(r"serve: stopped after \d+ decisions for 1 clients\.", rest)
+    assert re.search(r"serve: stopped after \d+ decisions for 2 clients\.", rest)
     assert process.returncode == 0
 
 

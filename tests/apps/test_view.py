@@ -57,7 +57,9 @@ def test_a_policy_is_filmed_in_its_own_environment(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`view policy=...` needs no env=; neither of them is refused, with both named."""
-    view.main(config(tmp_path, env="", policy=str(run), episodes=1, max_episode_steps=5))
+    view.main(config(tmp_path, env=None, policy=str(run), episodes=1, max_episode_steps=5))
     assert "metaworld/reach-v3: 0/1 episodes succeeded" in capsys.readouterr().out
     with pytest.raises(ConfigError, match=r"view needs env=\.\.\. .*, or policy=\.\.\."):
-        view.main(config(tmp_path, env=""))
+        view.main(config(tmp_path, env=None))
+    with pytest.raises(ConfigError, match=r"lists all\)\. See"):  # a policy could not act beside it
+        view.main(config(tmp_path, env=None, pilot="random"))

@@ -52,3 +52,19 @@ def test_a_finished_training_is_kept_and_a_stopped_one_continues(
     assert module.trained(tmp_path / "stopped", tmp_path / "log.txt") == 0
     assert module.trained(tmp_path / "stopped", tmp_path / "log.txt") is None
     assert ran == ["train resume=true"]
+
+
+def test_outcomes_of_one_task_and_rates_over_seeds(
+    kept: tuple[Any, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Episodes are told apart by their seed; the rate is that of all seeds together."""
+    module, _ = kept
+    monkeypatch.setattr(module, "task_in", lambda env, seed: seed % 2)
+    measurement = {"policy": {"seeds": [1, 2, 3, 4], "success": [True, False, False, True]}}
+    assert module.outcomes(measurement, "env", 1) == [True, False]
+    lines: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(module, "emit", lambda *words, **more: lines.append((*words, more)))
+    module.report("name", [[True, True], [True, False]], {"updates": 3})
+    ((name, rate, unit, more),) = lines
+    assert (name, rate, unit) == ("name", 0.75, "fraction")
+    assert (more["k"], more["n"], more["seeds"], more["updates"]) == (3, 4, [1.0, 0.5], 3)

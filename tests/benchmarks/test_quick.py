@@ -17,13 +17,19 @@ NEEDS_DATA = {"pusht"}  # the published demonstrations, which are not in the rep
 NOT_QUICK = {"attack", "demo"}  # parts that take arguments; the whole workflow
 
 
+MORE = [("pixels", "--methods=lanes_retrained")]  # parts that a program runs on request only
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NEEDS_DATA | NOT_QUICK])
-def test_a_quick_run_ends_and_prints_results_alone(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [*((name, "") for name in PROGRAMS if name not in NEEDS_DATA | NOT_QUICK), *MORE],
+)
+def test_a_quick_run_ends_and_prints_results_alone(name: str, words: str, tmp_path: Path) -> None:
     """One JSON object a line, marked as quick; a part that this machine cannot run is named in words."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--quick"],
+        [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), "--quick", *words.split()],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,

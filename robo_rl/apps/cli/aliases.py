@@ -36,7 +36,7 @@ _OF_SCENES = (
     "run",
     "identify",
 )  # verbs whose env= can be given as task=
-_OBSERVED = ("cameras", "state", "senses", "points", "image_size")  # options that env= takes beside its name
+OBSERVED = ("cameras", "state", "senses", "points", "image_size")  # options that env= takes beside its name
 _OF_OTHER_VERBS = {"swarm": "swarm", "mission": "mission", "vision": "vision", "vision_hover": "vision"}
 
 
@@ -56,7 +56,7 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
     if verb in _OF_SCENES and "task" in given and not _is_note(verb, given):
         return verb, _scene(given, arguments)
-    if verb in _OF_SCENES and "env" in given and given.keys() & set(_OBSERVED):
+    if verb in _OF_SCENES and "env" in given and given.keys() & set(OBSERVED):
         return verb, _observing(given, arguments)
     if verb == "train" and given.get("task") in all_tasks():
         raise ConfigError(
@@ -91,9 +91,11 @@ def flight_names() -> tuple[str, ...]:
 
 
 def _is_note(verb: str, given: dict[str, str]) -> bool:
-    """True if task= of `collect` is an instruction, beside env=. Raises ConfigError if it is the name of
-    another task.
+    """True if task= of `collect` is an instruction, beside env= or policy=. Raises ConfigError if it is the
+    name of another task than that of env=.
     """
+    if verb == "collect" and "policy" in given and "env" not in given:
+        return given["task"] not in all_tasks()
     if verb != "collect" or "env" not in given:
         return False
     task, env = given["task"], given["env"]
@@ -148,6 +150,6 @@ def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:
 
 def _observing(given: dict[str, str], arguments: list[str]) -> list[str]:
     """`env=arm/lift cameras=view` as `env=arm/lift:cameras=view`."""
-    words = ",".join(f"{key}={given[key]}" for key in _OBSERVED if key in given)
+    words = ",".join(f"{key}={given[key]}" for key in OBSERVED if key in given)
     name = f"{given['env']}{',' if ':' in given['env'] else ':'}{words}"
-    return [f"env={name}", *(word for word in arguments if word.split("=", 1)[0] not in ("env", *_OBSERVED))]
+    return [f"env={name}", *(word for word in arguments if word.split("=", 1)[0] not in ("env", *OBSERVED))]

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from robo_rl.apps.cli.aliases import OBSERVED
 from robo_rl.conf.dotted import comma_parts, is_quoted, quoted
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -36,7 +37,8 @@ def split(
             f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help"
         )
     if key in of_tasks and key not in known:  # `run` has a setting robot of its own
-        raise ConfigError(f"{key}={value} belongs to a task: give task=... too. See: robo-rl {verb} --help")
+        whose = "task=... or env=..." if key in OBSERVED else "task=..."
+        raise ConfigError(f"{key}={value} belongs to a task: give {whose} too. See: robo-rl {verb} --help")
     if key not in known:
         hint = did_you_mean(key, [*known, *of_tasks, *(["task"] if of_tasks else [])])
         raise ConfigError(f"robo-rl {verb} has no setting '{key}'.{hint} See: robo-rl {verb} --help")

@@ -50,7 +50,7 @@ VERBS = {
         "display as a video and stills",
         "robo-rl view env=metaworld/assembly-v3",
         "robo-rl view env=quad/race:track=splits episodes=1",
-        "robo-rl view env=metaworld/push-v3 policy=runs/base",
+        "robo-rl view policy=runs/base/policy",
         "robo-rl view task=peg_insert engine=pybullet control=joint_velocity",
     ),
     "collect": _verb(
@@ -60,6 +60,7 @@ VERBS = {
         "record episodes of a scripted expert or of a trained policy",
         "robo-rl collect env=metaworld/peg-insert-side-v3 episodes=20 noise=0.1 out=data/peg20",
         "robo-rl collect task=lift engine=mujoco randomise=mild out=data/lift",
+        "robo-rl collect policy=runs/base/policy keep=all out=data/rollouts",
     ),
     "data import": _verb(
         "imports.data_import",

@@ -98,8 +98,10 @@ def convert(config: DataImportConfig) -> int:
 
 
 def _download(config: DataImportConfig) -> str:
-    """Sentence with the commands for a source that may be a dataset of the Hub; empty for another one."""
-    if not HUB_ID.fullmatch(config.source):
+    """Sentence with the commands for a source that may be a dataset of the Hub; empty for another one, such
+    as a name in a folder that exists.
+    """
+    if not HUB_ID.fullmatch(config.source) or Path(config.source).parent.is_dir():
         return ""
     folder = f"downloads/{config.source.partition('/')[2]}"
     given = {"robot": config.robot, "env": config.env, "keys": config.keys or None}

@@ -57,6 +57,8 @@ def test_task_words_become_an_environment_name() -> None:
     assert by_engine("collect", ["control=joint_velocity", "out=d", "task=lift"]) == (
         "collect", ["env=arm/lift:control=joint_velocity", "out=d"]
     )  # fmt: skip
+    words = ["policy=runs/base", "task=reach the ball", "out=d"]
+    assert by_engine("collect", words) == ("collect", words)  # an instruction, in the policy's environment
     with pytest.raises(UnknownNameError, match="Did you mean 'stack'"):
         by_engine("view", ["task=stck"])
     with pytest.raises(ConfigError, match="not both"):

@@ -187,6 +187,7 @@ def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> 
         (["view", "tsk=lift"], "no setting 'tsk'. Did you mean 'task'?"),
         (["view", "task=lift", "engin=pybullet"], "no setting 'engin'. Did you mean 'engine'?"),
         (["finetune", "engine=pybullet", "out=o"], "give task=... too"),
+        (["collect", "policy=p", "cameras=view", "out=o"], "give task=... or env=... too"),
         (
             ["collect", "env=e", "out=o", "episodes=many"],
             "episodes=many cannot be used, expected: whole number >= 1",

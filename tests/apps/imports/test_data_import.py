@@ -193,12 +193,19 @@ def test_other_sources_are_named_without_errors_of_zarr(
         ),
         ("here/is/nothing", None),
         ("./nothing", None),
+        ("downloads/nothing", None),
     ],
 )
 def test_a_missing_source_that_may_be_of_the_hub_is_downloaded_first(
-    source: str, advice: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: str,
+    advice: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`data import` reads files only."""
+    """`data import` reads files only. A name in a folder that exists is not one of the Hub."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "downloads").mkdir()
     assert _import(f"source={source}", "robot=sim_arm", f"out={tmp_path / 'set'}") == 2
     said = capsys.readouterr().err
     assert f"source={source} does not exist. Give a folder of recordings" in said
