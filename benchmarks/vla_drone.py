@@ -112,8 +112,8 @@ def told_another(run: Path, log: Path, episodes: int, more: list[str]) -> list[b
 
 
 def flown(run: Path, episodes: int) -> list[bool]:
-    """Successes of the bundle in real time; a result that exists is kept."""
-    bundle, result = run / "bundle", run / "robot.json"
+    """Successes of the bundle in real time, kept with their number in the file's name."""
+    bundle, result = run / "bundle", run / f"robot_{episodes}.json"
     with into_log(run.parent / "log.txt"):
         if not bundle.exists():
             verb("export", f"policy={run}", f"out={bundle}", "noise=zero")

@@ -275,7 +275,7 @@ def _lock(folder: Path) -> FolderLock:
         return FolderLock(folder, "folder")
     except LockedError as error:
         raise DataError(
-            f"Another recorder writes into {folder}; stop it, or choose another folder by out=."
+            f"Another recorder writes into {folder}; stop it, or choose another folder."
         ) from error
     except OSError as error:
         raise DataError(

@@ -23,9 +23,12 @@ CHANGES = {  # name -> (columns, meaning); one row per world
 }
 
 
-def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> None:
+def check_changes(
+    scene: Scene, changes: Mapping[str, Tensor], worlds: int, ranges: Mapping[str, str] | None = None
+) -> None:
     """Check names, shapes and values of changes.
 
+    ranges: the name of each change in a randomisation file, if they come from one; the error then names that.
     Raises UnknownNameError for an unknown change, ConfigError for another shape, a factor of 0 or less, or a
     property that no servo of the scene has.
     """
@@ -38,10 +41,10 @@ def check_changes(scene: Scene, changes: Mapping[str, Tensor], worlds: int) -> N
         if tuple(value.shape) != shape:
             raise ConfigError(f"The change {name} has shape {tuple(value.shape)}; expected {shape}.")
         if name in SCALES and (scene.motors is None or not scene.motors.has(name)):
+            given = f"'{ranges[name]}' of the randomisation" if ranges else f"The change {name}"
             raise ConfigError(
-                f"'{name.removesuffix('_scale')}' of the randomisation has nothing to scale: no servo here "
-                f"has {SCALES[name].removesuffix('_s')}. Give an actuator model that has it, such as "
-                "actuator=geared, or leave it out."
+                f"{given} has nothing to scale: no servo here has {SCALES[name].removesuffix('_s')}. Give an "
+                "actuator model that has it, such as actuator=geared, or leave it out."
             )
         if not bool((value > 0.0).all()):
             raise ConfigError(f"The change {name} holds {float(value.min()):g}; expected factors above 0.")

@@ -37,6 +37,7 @@ _SCALES = {
     "lag": "lag_scale",
     "backlash": "backlash_scale",
 }
+RANGES = {change: name for name, change in _SCALES.items()}  # change of an engine -> its range here
 _PARAMETERS, _DELAY, _NOISE, _LOOK, _OBS_DELAY = 3, 4, 5, 6, 7  # streams of an episode's random numbers
 _OF_SERVOS = {"strength": 8, "no_load": 9, "lag": 10, "backlash": 11}  # these have one each
 _FACTORS = (*_SCALES, "colour", "light")

@@ -25,7 +25,7 @@ from sim.engines.table import make_engine
 from sim.scenes.cameras import make_cameras
 from sim.scenes.diverged import dump_diverged
 from sim.scenes.instructions import Instructions
-from sim.scenes.randomise import load_randomise
+from sim.scenes.randomise import RANGES, load_randomise
 from sim.scenes.reset_prefetch import ResetPrefetch
 from sim.scenes.senses import Senses, to_host
 from sim.scenes.task_kernels import Counts, TaskKernels, TaskRules, begin_counts
@@ -66,7 +66,7 @@ class TaskVecEnv:
         body: Body = make_body(task, self.task, options)
         self._randomise = load_randomise(options.randomise)
         scene = _make_scene(self.task, body, options.actuator)
-        check_changes(scene, self._randomise.changes(scene, torch.zeros(1, dtype=torch.long)), 1)
+        check_changes(scene, self._randomise.changes(scene, torch.zeros(1, dtype=torch.long)), 1, RANGES)
         self._engine: Engine = make_engine(options.engine, scene, num_envs, options)
         self._drive: Drive = body.drive(scene, self._engine.physics().qpos)
         cameras = make_cameras(self._engine, options, self._drive.cloud_m)

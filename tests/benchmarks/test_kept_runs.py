@@ -14,9 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+    return with_verbs("kept_runs", monkeypatch)
+
+
+def with_verbs(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
     """The module, and the verbs that it runs, which write what they would find."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    module: Any = import_module("kept_runs")
+    module: Any = import_module(name)
     ran: list[str] = []
 
     def verb(name: str, *words: str) -> None:
@@ -24,11 +28,12 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
         ran.append(" ".join([name, *(word for word in words if word.startswith(("episodes", "resume")))]))
         if name == "train":
             Path(given["out"], "policy").mkdir(parents=True)
+        elif name == "export":
+            Path(given["out"]).mkdir()
         else:
             seeds = list(range(int(given["episodes"])))
-            Path(given["out"]).write_text(
-                json.dumps({"policy": {"seeds": seeds, "success": [True] * len(seeds)}})
-            )
+            found = {"seeds": seeds, "success": [True] * len(seeds)}
+            Path(given["out"]).write_text(json.dumps(found if name == "run" else {"policy": found}))
 
     monkeypatch.setattr(module, "verb", verb)
     return module, ran
@@ -41,6 +46,15 @@ def test_another_number_of_episodes_is_measured_anew(kept: tuple[Any, list[str]]
         found = module.measured(tmp_path, tmp_path / "own", tmp_path / "log.txt", episodes)
         assert len(module.outcomes(found)) == episodes
     assert ran == ["evaluate episodes=2", "evaluate episodes=4"]
+
+
+def test_another_number_of_flights_is_measured_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Flights of a robot's nodes are kept as evaluations are; the bundle is exported once."""
+    module, ran = with_verbs("vla_drone", monkeypatch)
+    (tmp_path / "run").mkdir()
+    for episodes in (2, 4, 2, 4):
+        assert len(module.flown(tmp_path / "run", episodes)) == episodes
+    assert ran == ["export", "run episodes=2", "run episodes=4"]
 
 
 def test_a_finished_training_is_kept_and_a_stopped_one_continues(

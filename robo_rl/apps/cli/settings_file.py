@@ -12,7 +12,7 @@ from typing import Any
 
 from robo_rl.apps.cli.overrides import did_you_mean, refuse_repeats
 from robo_rl.conf.dotted import flat
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.files.yaml_error import yaml_words
@@ -20,6 +20,7 @@ from robo_rl.core.settings import free_keys
 
 KEY = "config"
 RUN_FILE = "config.yaml"  # in a run folder
+_ABOUT = "run.json"  # beside it: verb, commit, machine
 # What a verb learns from: a setting, and the short forms of it. A command without it does not repeat the one
 # that started the run. Of several, the first that the run has counts.
 _INPUTS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -41,8 +42,8 @@ def expand(words: Sequence[str], verb: str, *, sweeps: bool = False) -> tuple[li
     A key on the command line replaces the file's value, and `method=<name>` replaces the file's `method`, but
     not its `method.<key>`. `resume=true out=<run>` takes the settings of the run if no other is given than
     those of `free_keys`, or if the input of the verb is missing: the verb then refuses what has changed.
-    sweeps: `out` is the folder around several runs. Raises ConfigError for a repeated key or a file without
-    settings.
+    sweeps: `out` is the folder around several runs. Raises ConfigError for a repeated key, a file without
+    settings, and a folder to be resumed that is no run or lacks its settings.
     """
     refuse_repeats(words)
     given = {word.partition("=")[0] for word in words if "=" in word}
@@ -76,13 +77,21 @@ def _groups_of(key: str) -> set[str]:
 
 
 def _settings_of_run(words: Sequence[str], verb: str) -> Path | None:
-    """Settings of the run that these words resume; None for words that repeat the command of the run."""
+    """Settings of the run that these words resume; None for words that repeat the command of the run.
+
+    Raises ConfigError if the words need the settings of the run, and the folder is no run or lacks them.
+    """
     given = dict(word.split("=", 1) for word in words if "=" in word)
     if not any(map(resumes, words)) or "out" not in given:
         return None
     file = Path(given["out"]).expanduser() / RUN_FILE
     if not file.is_file():
         if _INPUTS.get(verb) and given.keys() <= free_keys(verb) and len(given) == len(words):
+            if file.with_name(_ABOUT).is_file():
+                raise ConfigError(
+                    f"{file.parent} is a run without {RUN_FILE}, which holds its settings. Restore the file "
+                    "from a copy, or start the run again."
+                )
             raise ConfigError(
                 f"{not_a(file.parent, 'a run')} Give the folder of the run that is to be continued."
             )
@@ -105,8 +114,8 @@ def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], know
         if key in origin and key not in known:
             if (other := _verb_of(origin[key])) not in ("", verb):
                 raise ConfigError(
-                    f"{origin[key]} holds settings of a run of robo-rl {other}, and '{key}' is none of "
-                    f"robo-rl {verb}. Run robo-rl {other} with it, or give settings of robo-rl {verb}."
+                    f"{origin[key]} holds settings of a run of robo-rl {other}, and robo-rl {verb} has no "
+                    f"setting '{key}'. Run robo-rl {other} with it, or give settings of robo-rl {verb}."
                 )
             raise ConfigError(
                 f"{origin[key]} holds '{key}', which is no setting of robo-rl {verb}."
@@ -115,9 +124,17 @@ def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], know
 
 
 def _verb_of(file: Path) -> str:
-    """The verb of the run whose settings the file holds; empty for a file that is in no run."""
-    about = file.expanduser().with_name("run.json")
-    return str(read_json(about).get("verb", "")) if file.name == RUN_FILE and about.is_file() else ""
+    """The verb of the run whose settings the file holds; empty for a file that is in no run, or in a run with
+    a damaged run.json.
+    """
+    about = file.expanduser().with_name(_ABOUT)
+    if file.name != RUN_FILE or not about.is_file():
+        return ""
+    try:
+        found = read_json(about)
+    except DataError:
+        return ""
+    return str(found.get("verb", "")) if isinstance(found, dict) else ""
 
 
 def read_mapping(file: str) -> dict[str, Any]:

@@ -50,6 +50,8 @@ COMMON = {
 BUSES = ("rclpy", "dds", "auto")  # not in_process: each node is a process
 EMPTY = ("''", '""')  # `ros2 launch` refuses `goal:=`, so an empty value is written `goal:="''"`
 NEED_RCLPY = ("use_sim_time", "params_file")
+_SENTENCE_ENDS = r"$|[;!?](?=\s)|(?<!\.)\.(?=\s)|\.(?=\s+[A-Z])"  # "..." is also a part of commands
+_COMMAND = rf"(?s:(?<=`)robo-rl [^`]*|\brobo-rl .*?(?:{_SENTENCE_ENDS}))"
 
 
 def describe(*names: str) -> Any:
@@ -93,13 +95,15 @@ def describe(*names: str) -> Any:
 
 
 def as_launch_arguments(sentence: str, names: Collection[str]) -> str:
-    """A sentence with its arguments as `ros2 launch` takes them: `arm:=true` for `arm=true`.
+    """A text with its arguments as `ros2 launch` takes them: `arm:=true` for `arm=true`.
 
-    names: of the arguments. A command of robo-rl at the end stays as it is.
+    names: of the arguments. A command of robo-rl stays as it is, up to the backtick behind it or the end of
+    its sentence; so do the options in the name of an environment and the names in a path.
     """
-    head, *command = re.split(r"(?=(?<!`)\brobo-rl )", sentence, maxsplit=1)
-    argument = rf"(?<![\w.:/?&-])({'|'.join(map(re.escape, names))})=(?!=)"
-    return re.sub(argument, r"\1:=", head) + "".join(command)
+    argument = rf"(?<![\w.:/?&,=-])({'|'.join(map(re.escape, names))})=(?!=)"
+    return re.sub(
+        rf"{_COMMAND}|{argument}", lambda found: f"{found[1]}:=" if found[1] else found[0], sentence
+    )
 
 
 def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[Any]:

@@ -89,10 +89,30 @@ def test_a_run_of_another_verb_is_named_by_its_verb(
     """A setting that the other verb lacks, with the nearest of this one, would not say what is wrong."""
     run = begun(tmp_path / "run", "train")
     wrong = said(capsys, run, "finetune")
-    assert "holds settings of a run of robo-rl train" in wrong
+    assert "holds settings of a run of robo-rl train, and robo-rl finetune has no setting '" in wrong
     assert "Run robo-rl train with it" in wrong
     assert main(["finetune", f"config={run}/config.yaml", f"out={tmp_path / 'new'}"]) == 2
     assert "holds settings of a run of robo-rl train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("about", ["[]", '{"verb": "tr'])
+def test_a_damaged_run_json_hides_no_unknown_setting(
+    about: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verb of the run is unknown then; the setting is named all the same."""
+    run = begun(tmp_path / "run", "train")
+    (run / "run.json").write_text(about)
+    assert main(["finetune", f"config={run}/config.yaml", f"out={tmp_path / 'new'}"]) == 2
+    assert "which is no setting of robo-rl finetune" in capsys.readouterr().err
+
+
+def test_a_run_without_its_settings_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a run, so the file that is missing is named."""
+    run = begun(tmp_path / "run", "train")
+    (run / "config.yaml").unlink()
+    assert f"{run} is a run without config.yaml, which holds its settings." in said(capsys, run, "train")
+    (run / "run.json").unlink()
+    assert f"{run} is a folder of unknown content, not a run." in said(capsys, run, "train")
 
 
 def test_a_mistyped_folder_alone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,10 @@ from robo_rl.apps.nodes.ros_launch import as_launch_arguments
 from robo_rl.core.errors import ConfigError
 from tests.apps.nodes.fake_launch import GIVEN, describe, launch
 
-NAMES = ("ground", "camera", "camera_name", "robot", "senses", "network")
+NAMES = (
+    *("ground", "camera", "camera_name", "robot", "senses", "network"),
+    *("cameras", "instruction", "record", "seed", "level", "bus"),
+)
 pytestmark = pytest.mark.usefixtures("fake_ros")
 
 
@@ -22,9 +25,38 @@ pytestmark = pytest.mark.usefixtures("fake_ros")
         ("train with env=...:senses=depth.", "train with env=...:senses=depth."),  # an option of a task
         ("Another `robo-rl up` runs: network=lan.", "Another `robo-rl up` runs: network:=lan."),
         ("robot=a: robo-rl data import ... robot=b", "robot:=a: robo-rl data import ... robot=b"),
+        (  # options in the name of an environment
+            "made for arm/lift:cameras=view,senses=depth,instruction=lift it",
+            "made for arm/lift:cameras=view,senses=depth,instruction=lift it",
+        ),
+        ("record=/data/seed=1,level=2 cannot", "record:=/data/seed=1,level=2 cannot"),  # a path
     ],
 )
 def test_arguments_are_named_as_launch_takes_them(sentence: str, said: str) -> None:
+    assert as_launch_arguments(sentence, NAMES) == said
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        (
+            "Use `robo-rl call x bus=dds`, or bus=rclpy here.",
+            "Use `robo-rl call x bus=dds`, or bus:=rclpy here.",
+        ),
+        ("Try `robo-rl run robot=a. b` and robot=c.", "Try `robo-rl run robot=a. b` and robot:=c."),
+        (
+            "Train with robo-rl fly level=rates. Give robot=b.",
+            "Train with robo-rl fly level=rates. Give robot:=b.",
+        ),
+        (
+            "Or robo-rl run seed=0.5 robot=... Give robot=b.",
+            "Or robo-rl run seed=0.5 robot=... Give robot:=b.",
+        ),
+        ("Run robo-rl run robot=a; robot=b is busy.", "Run robo-rl run robot=a; robot:=b is busy."),
+    ],
+)
+def test_a_command_of_robo_rl_stays_as_it_is(sentence: str, said: str) -> None:
+    """Its settings have no colon. The sentences around it do."""
     assert as_launch_arguments(sentence, NAMES) == said
 
 

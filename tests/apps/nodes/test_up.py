@@ -155,7 +155,7 @@ def test_failing_node_prints_its_reason(tmp_path: Path) -> None:
     with FolderLock(tmp_path, "folder"), up("arm_sim", f"record={tmp_path}") as process:
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 3
-    assert f"Another recorder writes into {tmp_path}; stop it, or choose another folder by out=." in text
+    assert f"Another recorder writes into {tmp_path}; stop it, or choose another folder." in text
     assert "up: recorder has ended by itself (exit code 2)" in text
     assert "Traceback" not in text
 

@@ -243,6 +243,14 @@ def test_ranges_of_missing_parameters_are_refused(tmp_path: Path) -> None:
     make_task_env("lift", 1, randomise=str(path), actuator="dc_motor").close()
 
 
+def test_a_change_of_a_missing_parameter_is_refused() -> None:
+    """By the name that the caller of the engine gave."""
+    change = {"no_load_scale": torch.full((1, 1), 0.5)}
+    expected = pytest.raises(ConfigError, match="The change no_load_scale has nothing to scale")
+    with closing(engine_of("mujoco", flywheel(replace(NONE, lag_s=(0.2,))))) as engine, expected:
+        engine.randomise(torch.arange(1), change)
+
+
 def test_a_motor_that_is_no_position_servo_is_refused(tmp_path: Path) -> None:
     scene = scene_of(
         FLYWHEEL.format(kp=1, kv=0).replace("<position ", "<general ").replace('kp="1" kv="0"', "")
