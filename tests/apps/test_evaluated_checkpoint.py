@@ -61,7 +61,9 @@ def test_the_policy_of_a_stopped_run_is_explained(
 
 
 def test_only_robo_rl_train_can_keep_more_checkpoints(stopped: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"8, 12 are left\. Name one of these; robo-rl train keep_checkp"):
+    with pytest.raises(
+        CheckpointError, match=r"8, 12 are left\. Name one of these; robo-rl train keep_checkp"
+    ):
         find_policy(f"{stopped}@4")
     (stopped / "config.yaml").write_text("base: runs/base\n")
     with pytest.raises(CheckpointError, match=r"8, 12 are left\. Name one of these\.$"):
