@@ -12,9 +12,9 @@ Methods: steering, residual (encoders of the base, frozen); lanes: `residual_lan
 instead of 32, and half its updates per step of all of them; lanes_learned: the same with a copy of the
 encoders, which learns; lanes_retrained: `lanes` with half of the steps, a new base that imitates the
 demonstrations and the successes of this training (`record=success`), and `lanes` over it with the other half;
-lanes_taught: half of the steps for a residual that sees the simulator's true state, then episodes that the
-base begins and this teacher ends (`takeover=0.5`), one in 500 steps; the base learns on from the
-demonstrations and these, and `lanes` over it has a quarter of the steps.
+lanes_taught, steering_taught: half of the steps for a residual that sees the simulator's true state, then
+episodes that the base begins and this teacher ends (`takeover=0.5`), one in 500 steps; the base learns on
+from the demonstrations and these, and `lanes` or `steering` over it has a quarter of the steps.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "lanes_learned": ("residual_lanes", LANES | {"method.encoder": "learned"}),
     "lanes_retrained": ("residual_lanes", LANES),
     "lanes_taught": ("residual_lanes", LANES),
+    "steering_taught": ("steering", {}),
 }  # name here: method of the verb, its settings
 COST_FILE = "cpu_s.json"
 COLLECTORS = 5  # environments of a collection
@@ -152,31 +153,39 @@ def finetune(
     """Fine-tune the base of this seed and print the figures."""
     base, demos, out = folder / f"base-{seed}", folder / "demos", folder / f"{method}-{seed}"
     earlier, collected = list[Path](), 0  # runs before the last one, steps of collections
-    merged, retrained = (folder / f"{method}-{seed}-{part}" for part in ("demos", "base"))
     if method == "lanes_retrained":
-        first = folder / f"{method}-{seed}-first"
+        first, merged, retrained = (folder / f"{method}-{seed}-{part}" for part in ("first", "demos", "base"))
         task = replace(task, env_steps=task.env_steps // 2)
         kept = "all" if quick else "success"
         improve(task, seed, method, base, demos, first, device, quick=quick, record=kept)
         merge(demos, first / "episodes", merged)
         train(task, seed, merged, retrained, device, quick=quick)
         base, demos, earlier = retrained, merged, [first, retrained]
-    elif method == "lanes_taught":
-        teacher, taught = (folder / f"{method}-{seed}-{part}" for part in ("teacher", "taught"))
-        half = replace(task, env_steps=task.env_steps // 2)
-        improve(half, seed, method, base, demos, teacher, device, quick=quick, **{"method.privileged": True})
-        measured(
-            "collect", taught, policy=teacher, takeover=0.5, takeover_from=base, noise=0.0,
-            episodes=2 if quick else task.env_steps // 500, num_envs=COLLECTORS, seed=seed + 1,
-            max_episode_steps=LONGEST, keep="all" if quick else "success", privileged=True,
-        )  # fmt: skip
+    elif method.endswith("_taught"):  # the methods share the taught base
+        teacher, taught, merged, pupil = (
+            folder / f"taught-{seed}-{part}" for part in ("teacher", "episodes", "demos", "base")
+        )
+        teach(task, seed, base, demos, teacher, taught, device, quick=quick)
         merge(demos, taught, merged)
-        train(task, seed, merged, retrained, device, quick=quick, init=base)
+        train(task, seed, merged, pupil, device, quick=quick, init=base)
         task = replace(task, env_steps=task.env_steps // 4)
-        base, demos, earlier = retrained, merged, [teacher, taught, retrained]
+        base, demos, earlier = pupil, merged, [teacher, taught, pupil]
         collected = collected_steps(taught, seed + 1)
     improve(task, seed, method, base, demos, out, device, quick=quick)
     report(name, task, method, seed, out, folder / f"base-{seed}", device, earlier, collected)
+
+
+def teach(
+    task: PixelTask, seed: int, base: Path, demos: Path, teacher: Path, out: Path, device: str, *, quick: bool
+) -> None:
+    """Train a teacher that sees the true state, and record episodes that the base begins and it ends."""
+    half, sees = replace(task, env_steps=task.env_steps // 2), {"method.privileged": True}
+    improve(half, seed, "lanes", base, demos, teacher, device, quick=quick, **sees)
+    measured(
+        "collect", out, policy=teacher, takeover=0.5, takeover_from=base, noise=0.0,
+        episodes=2 if quick else task.env_steps // 500, num_envs=COLLECTORS, seed=seed + 1,
+        max_episode_steps=LONGEST, keep="all" if quick else "success", privileged=True,
+    )  # fmt: skip
 
 
 def merge(demos: Path, more: Path, out: Path) -> None:
