@@ -55,7 +55,7 @@ def main() -> None:
     if args.quick:
         demos, steps, size, episodes, more = 4, 2, 4, 4, ["max_episode_steps=10"]
         args.seeds = args.seeds[:1]
-    folder = own_folder(args.folder) / f"{demos}_demos_{args.from_ball:g}_from_ball_{steps}_updates"
+    folder = own_folder(args.folder) / name_of_runs(demos, args.from_ball, steps, size)
     folder.mkdir(parents=True, exist_ok=True)
     data, kind = folder / "data", "plain" if args.plain else "film"
     runs = [folder / f"{kind}_seed{seed}_{args.trainings}" for seed in args.seeds]
@@ -99,6 +99,11 @@ def main() -> None:
     report(f"vla/drone/{kind}/new_wording_success", new, spent)
     others = [told_another(run, log, max(1, episodes // len(COLOURS)), more) for run in runs]
     report(f"vla/drone/{kind}/other_instruction_success", others, spent)
+
+
+def name_of_runs(demos: int, from_ball: float, steps: int, batch_size: int) -> str:
+    """Folder name of the runs with these settings."""
+    return f"{demos}_demos_{from_ball:g}_from_ball_{steps}_updates_of_{batch_size}"
 
 
 def told_another(run: Path, log: Path, episodes: int, more: list[str]) -> list[bool]:

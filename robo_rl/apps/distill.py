@@ -36,7 +36,7 @@ from robo_rl.runs.loaded_policy import (
 )
 from robo_rl.runs.next_step import after_distillation, winner
 from robo_rl.runs.progress import counting
-from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
+from robo_rl.runs.resumable import RunSession, check_weights, how_to_continue, resumable
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import conditions, success_note, write_success_note
 from sim.env_names import same_env
@@ -88,6 +88,7 @@ def distill_policy(
             checkpoint_every=config.checkpoint_every,
             due=lambda: rounds.between_rounds,
             savable=lambda: rounds.distiller is not None,
+            extra=lambda _: check_weights(rounds.weights(), run, f"Lower lr={config.lr:g}."),
         )
     return rounds.result()
 

@@ -19,6 +19,7 @@ from robo_rl.apps.nodes.node_life import leave, listening, live
 from robo_rl.apps.nodes.node_settings import parse_settings
 from robo_rl.apps.nodes.node_table import NODES, load_attribute, node_settings
 from robo_rl.apps.nodes.process import ignore_lost_readers
+from robo_rl.apps.nodes.ros.launch_words import as_started
 from robo_rl.apps.nodes.ros.parameters import (
     NO_PARAMETERS,
     parameters_of,
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments, ros_arguments)
     except RoboRLError as error:
-        print(f"{arguments[0] if arguments else 'node'}: {error}", file=sys.stderr)
+        print(f"{arguments[0] if arguments else 'node'}: {as_started(str(error))}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] in OWN:

@@ -172,9 +172,11 @@ def diverged_words(weights: Mapping[str, Any], inside: str = "") -> str:
 
 
 def last_policy(run: RunDir) -> str:
-    """Sentence that names the policy of the newest checkpoint."""
+    """Sentence on the newest checkpoint, which names its policy if it holds one."""
     if (at := run.latest()) is None:
         return "Nothing was saved yet."
+    if not RunDir(at[1]).policy.is_dir():
+        return f"The newest checkpoint of {run.path} is of step {at[0]}."
     return f"The policy of step {at[0]} is {run.path}@{at[0]}."
 
 

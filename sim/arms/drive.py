@@ -15,7 +15,7 @@ from sim.arms.chain import KinematicChain
 from sim.arms.control import Cartesian, Reach, make_control
 from sim.arms.effector import Effector, Gripper
 from sim.arms.ready_poses import ReadyPoses
-from sim.arms.robot import load_robot
+from sim.arms.robot import load_robot, naming_file
 from sim.arms.view import View, Wiring
 from sim.bodies.pose import Pose
 from sim.bodies.protocol import CONTROL_HZ, DriveStart, SceneTask
@@ -58,6 +58,7 @@ class ArmBody:
 
     def __init__(self, task: ManipulationTask, options: Any) -> None:
         self._task, self._control, self._robot = task, options.control, load_robot(options.robot)
+        self._given = options.robot
 
     @property
     def path(self) -> Path:
@@ -65,8 +66,9 @@ class ArmBody:
 
     def drive(self, scene: Scene, like: Tensor) -> ArmDrive:
         robot = self._robot
-        wiring = Wiring(scene, like, robot, KinematicChain(scene, robot, like.device, like.dtype))
-        return ArmDrive(Gripper(wiring, self._task.grips), self._task, self._control)
+        with naming_file(self._given):
+            wiring = Wiring(scene, like, robot, KinematicChain(scene, robot, like.device, like.dtype))
+            return ArmDrive(Gripper(wiring, self._task.grips), self._task, self._control)
 
 
 class ArmDrive:

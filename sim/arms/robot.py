@@ -5,11 +5,13 @@ with these keys.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError, RoboRLError, UnknownNameError
 from sim.asset_files import ASSETS, read_yaml
 
 
@@ -62,6 +64,17 @@ def load_robot(name: str) -> ArmRobot:
     return robot_from(read_yaml(path), path)
 
 
+@contextmanager
+def naming_file(robot: str) -> Iterator[None]:
+    """Errors inside the block name the YAML file of this arm. No effect for an arm of robo-rl."""
+    try:
+        yield
+    except RoboRLError as error:
+        if robot not in ROBOTS and robot not in str(error):
+            error.args = (f"{robot}: {error}",)
+        raise
+
+
 def robot_from(data: object, path: Path) -> ArmRobot:
     """Arm from a file's content; its asset is looked for beside the file. Raises ConfigError that names the
     key.
@@ -81,11 +94,11 @@ def robot_from(data: object, path: Path) -> ArmRobot:
     asset = _asset_of(str(data["asset"]), path)
     try:
         joints, home_rad, speed_rad_s = (
-            tuple(data["joints"]),
+            _names(data["joints"]),
             _floats(data["home_rad"]),
             _floats(data["speed_rad_s"]),
         )
-        fingers, open_m = tuple(data.get("fingers", ())), float(data.get("open_m", 0.0))
+        fingers, open_m = _names(data.get("fingers", ())), float(data.get("open_m", 0.0))
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"{path}: {error}. Expected lists: joints and fingers of names, home_rad and speed_rad_s of "
@@ -107,6 +120,8 @@ def robot_from(data: object, path: Path) -> ArmRobot:
         raise ConfigError(
             f"{path}: joints, home_rad and speed_rad_s have different lengths; expected one entry per joint."
         )
+    if not all(math.isfinite(angle) for angle in robot.home_rad):
+        raise ConfigError(f"{path}: home_rad is {list(home_rad)}; expected finite angles.")
     if robot.fingers and not 0.0 < robot.open_m < math.inf:
         raise ConfigError(
             f"{path}: open_m is {robot.open_m:g}; expected the distance of an open finger from the middle "
@@ -129,6 +144,12 @@ def _asset_of(name: str, path: Path) -> str:
             "docs/own-robot-task-engine.md shows how."
         )
     return asset
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise TypeError(f"found the word '{values}'")
+    return tuple(str(value) for value in values)
 
 
 def _floats(values: Any) -> tuple[float, ...]:

@@ -20,7 +20,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import KinematicChain
 from sim.arms.drive import ArmDrive, ManipulationTask
-from sim.arms.robot import ArmRobot, load_robot
+from sim.arms.robot import ArmRobot, load_robot, naming_file
 from sim.arms.view import View, Wiring
 from sim.bodies.rotation import rotate
 from sim.engines.protocol import Physics, Start
@@ -145,15 +145,18 @@ class ArmHandBody:
     def __init__(self, task: ManipulationTask, options: Any) -> None:
         arm = replace(load_robot(options.robot), fingers=(), open_m=0.0)
         self._task, self._control, self._arm = task, options.control, arm
+        self._given = options.robot
 
     @property
     def path(self) -> Path:
         return self._arm.path
 
     def mount(self, spec: Any) -> None:
-        mount_hand(spec, self._arm, HAND)
+        with naming_file(self._given):
+            mount_hand(spec, self._arm, HAND)
 
     def drive(self, scene: Scene, like: Tensor) -> ArmDrive:
-        chain = KinematicChain(scene, self._arm, like.device, like.dtype)
-        wiring = ArmHandWiring(scene, like, self._arm, chain, wire(scene, HAND, like))
-        return ArmDrive(MountedHand(wiring), self._task, self._control)
+        with naming_file(self._given):
+            chain = KinematicChain(scene, self._arm, like.device, like.dtype)
+            wiring = ArmHandWiring(scene, like, self._arm, chain, wire(scene, HAND, like))
+            return ArmDrive(MountedHand(wiring), self._task, self._control)

@@ -18,7 +18,7 @@ from robo_rl.core.shapes import Bool, Float, UInt8
 from sim.arms.arm6.body import ASSET, HOME_RAD, JOINTS
 from sim.arms.arm6.gripper import GRIPPER, OPEN_M, gripping_spec
 from sim.arms.chain import KinematicChain
-from sim.arms.robot import ROBOTS, ArmRobot, load_robot
+from sim.arms.robot import ROBOTS, ArmRobot, load_robot, naming_file
 from sim.asset_files import read_settings
 from sim.bodies.pose import Pose, pose_error
 from sim.bodies.rotation import multiply
@@ -78,7 +78,8 @@ class RobotOverlay:
         self._model = _alone(spec, camera, base_m, base_yaw_rad)
         self._data: Any = mujoco.MjData(self._model)
         self._scene = Scene(self._model, "")
-        self._chain = KinematicChain(self._scene, self._robot)
+        with naming_file(robot):
+            self._chain = KinematicChain(self._scene, self._robot)
         self._size = (width, height)
         self._renderer: MujocoRenderer | None = None
 

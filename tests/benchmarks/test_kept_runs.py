@@ -57,6 +57,13 @@ def test_another_number_of_flights_is_measured_anew(monkeypatch: pytest.MonkeyPa
     assert ran == ["export", "run episodes=2", "run episodes=4"]
 
 
+def test_runs_of_the_drone_with_other_settings_have_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of another batch size were taken for those that were asked for."""
+    module, _ = with_verbs("vla_drone", monkeypatch)
+    settings = (600, 0.4, 1500, 64), (600, 0.4, 1500, 32), (600, 0.4, 900, 64), (600, 0.0, 1500, 64)
+    assert len({module.name_of_runs(*each) for each in settings}) == 4
+
+
 def test_a_finished_training_is_kept_and_a_stopped_one_continues(
     kept: tuple[Any, list[str]], tmp_path: Path
 ) -> None:

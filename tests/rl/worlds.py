@@ -36,13 +36,10 @@ SPEC = EnvSpec(
 class TargetLane:
     """state = (target, position); position += action / 4. Success and end within 0.2 of the target."""
 
+    spec: EnvSpec = SPEC
     info_keys: tuple[str, ...] = ()
     _state: NDArray[np.float32] = field(default_factory=lambda: np.zeros(2, np.float32))
     _steps: int = 0
-
-    @property
-    def spec(self) -> EnvSpec:
-        return SPEC
 
     def reset(self, seed: int) -> LaneObs:
         self._state[:] = (np.random.default_rng(seed).uniform(1.0, 4.0), 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,7 @@ def config(folder: Path) -> dict[str, Any]:
 
 
 def _records(path: Path) -> Iterator[Any]:
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    record = import_module("wandb.proto.wandb_internal_pb2").Record  # its stubs do not list it
     data, at, parts = path.read_bytes(), _HEADER, b""
     while at + _CHUNK_HEADER <= len(data):
         if _BLOCK - at % _BLOCK < _CHUNK_HEADER:  # the rest of a block is padding
@@ -45,5 +45,5 @@ def _records(path: Path) -> Iterator[Any]:
         at += _CHUNK_HEADER + length
         assert kind in (_FULL, _FIRST, _MIDDLE, _LAST), f"{path}: chunk of kind {kind} at {at}"
         if kind in (_FULL, _LAST):
-            yield Record.FromString(parts)
+            yield record.FromString(parts)
             parts = b""

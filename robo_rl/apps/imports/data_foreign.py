@@ -70,7 +70,8 @@ def source_rate(config: DataImportConfig, stated_hz: float | None) -> float | No
     if config.rate_hz and stated_hz and not math.isclose(config.rate_hz, stated_hz, rel_tol=SAME_RATE):
         raise ConfigError(
             f"{config.source} states {stated_hz:g} Hz, and its frames are imported one by one: "
-            f"rate_hz={config.rate_hz:g} would change the speed of every motion. Leave it out."
+            f"rate_hz={config.rate_hz:g} would change the speed of every motion. Leave it out, or "
+            f"resample the source to {config.rate_hz:g} Hz."
         )
     return config.rate_hz or stated_hz
 

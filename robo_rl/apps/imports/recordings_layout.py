@@ -263,7 +263,8 @@ def _rate_hz(robot: RobotDescription, pictures: Iterable[str], asked_hz: float |
     if asked_hz is not None and asked_hz > rates[slowest]:
         raise ConfigError(
             f"rate_hz={asked_hz:g} cannot be used: the description of '{robot.name}' has {slowest} at "
-            f"{rates[slowest]:g} Hz, and a policy cannot run faster than its observations."
+            f"{rates[slowest]:g} Hz, and a policy cannot run faster than its observations. Give at most "
+            f"{rates[slowest]:g}, or leave it out."
         )
     return asked_hz or rates[slowest]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+from robo_rl.apps.nodes.ros.launch_words import as_started
+
 if TYPE_CHECKING:  # see node_life
     from hardware.bus.protocol import LoggingBus
 
@@ -19,6 +21,7 @@ class LogStream:
     def write(self, text: str) -> int:
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
+            line = as_started(line)
             if line.strip() and not self._bus.log(line.removeprefix(self._prefix), self._warning):
                 self._stream.write(f"{line}\n")
         return len(text)

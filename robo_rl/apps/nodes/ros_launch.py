@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
 from robo_rl.apps.nodes.ros.interrupt import asked_by_launch, interrupt_no_task
+from robo_rl.apps.nodes.ros.launch_words import as_launch_arguments, launch_variables
 from robo_rl.apps.nodes.ros.network import NETWORKS, network_notice, network_variables
 from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
@@ -50,8 +50,6 @@ COMMON = {
 BUSES = ("rclpy", "dds", "auto")  # not in_process: each node is a process
 EMPTY = ("''", '""')  # `ros2 launch` refuses `goal:=`, so an empty value is written `goal:="''"`
 NEED_RCLPY = ("use_sim_time", "params_file")
-_SENTENCE_ENDS = r"$|[;!?](?=\s)|(?<!\.)\.(?=\s)|\.(?=\s+[A-Z])"  # "..." is also a part of commands
-_COMMAND = rf"(?s:(?<=`)robo-rl [^`]*|\brobo-rl .*?(?:{_SENTENCE_ENDS}))"
 
 
 def describe(*names: str) -> Any:
@@ -92,18 +90,6 @@ def describe(*names: str) -> Any:
             raise
 
     return LaunchDescription([note, *declared.values(), OpaqueFunction(function=start)])
-
-
-def as_launch_arguments(sentence: str, names: Collection[str]) -> str:
-    """A text with its arguments as `ros2 launch` takes them: `arm:=true` for `arm=true`.
-
-    names: of the arguments. A command of robo-rl stays as it is, up to the backtick behind it or the end of
-    its sentence; so do the options in the name of an environment and the names in a path.
-    """
-    argument = rf"(?<![\w.:/?&,=-])({'|'.join(map(re.escape, names))})=(?!=)"
-    return re.sub(
-        rf"{_COMMAND}|{argument}", lambda found: f"{found[1]}:=" if found[1] else found[0], sentence
-    )
 
 
 def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[Any]:
@@ -165,7 +151,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
             parameters=parameters(words),
             output="screen",
             emulate_tty=True,
-            additional_env=network,
+            additional_env={**network, **launch_variables((*COMMON, *given))},
             sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
             on_exit=_stop_all(name),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import torch
 
@@ -12,13 +13,14 @@ from policies.vla.policy import VlaPolicy
 from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.train_data import TrainData, check_targets, unlabelled_sentence
 from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
-from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.spec import target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.data.normalizer import Normalizer
-from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.runs.loaded_policy import find_policy, newest_policy
+from robo_rl.runs.run_dir import RunDir
 
 TOLD = 1e-3  # share of the numbers in the data, above which the user is told of it
 ROUNDING = 1e-5  # of normalised actions
@@ -39,6 +41,17 @@ def load_initial(init: str, moment_steps: int = 0) -> GenerativePolicy | VlaPoli
     if isinstance(policy, VlaPolicy):
         policy.shape = replace(policy.shape, moment_steps=moment_steps)
     return policy
+
+
+def source_of_shape(config: TrainConfig, init: str) -> str:
+    """What names the policy whose shape and normaliser the training has: `init`, or the newest one of the
+    resumed run itself where `init` is gone. Weights of a resumed run come from its checkpoint.
+    """
+    try:
+        find_policy(init)
+    except RoboRLError:
+        return (newest_policy(RunDir(Path(config.out))) if config.resume else "") or init
+    return init
 
 
 def with_shape_of(policy: GenerativePolicy | VlaPolicy, config: TrainConfig) -> TrainConfig:

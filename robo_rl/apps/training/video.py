@@ -29,7 +29,7 @@ from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec
 from robo_rl.nets.image_encoder import ImageEncoder, check_positions
 from robo_rl.runs.device import pick_device, set_cpu_threads, train_in_tf32
-from robo_rl.runs.resumable import resumable
+from robo_rl.runs.resumable import check_weights, resumable
 from robo_rl.runs.run_dir import RunDir
 
 
@@ -61,7 +61,10 @@ def pretrain(config: PretrainConfig) -> RunDir:
             if (state := session.take_state()) is not None:
                 trainer.load_state_dict(state)
             session.run(
-                trainer, checkpoint_every=config.checkpoint_every, faster=how_to_be_faster(config, device)
+                trainer,
+                checkpoint_every=config.checkpoint_every,
+                extra=lambda _: check_weights(value.state_dict(), run, f"Lower lr={config.lr:g}."),
+                faster=how_to_be_faster(config, device),
             )
         save_encoder(run.encoder, value.encoder, config.image, pretrain_note(config, data))
     return run

@@ -165,6 +165,10 @@ class Rounds:
             head, self.noise_scale, self.env_steps, len(self.distiller.data), *self._spent()
         )
 
+    def weights(self) -> dict[str, Any]:
+        """Weights of the head and of its averages in this round."""
+        return {} if self.distiller is None else self.distiller.state_dict()
+
     def state_dict(self) -> dict[str, Any]:
         """State to continue from. Nothing needs saving before the first collection is done."""
         assert self.distiller is not None

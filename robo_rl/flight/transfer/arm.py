@@ -21,11 +21,12 @@ from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.commands import command
 from robo_rl.eval import text
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
-from robo_rl.eval.stats import SIGNIFICANT, PairedTest
+from robo_rl.eval.stats import SIGNIFICANT, PairedTest, SuccessRate
 from robo_rl.eval.video import record_episodes
+from robo_rl.flight.fly.report import USABLE
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in
-from robo_rl.runs.next_step import after_evaluation, places_of
+from robo_rl.runs.next_step import NEVER, after_evaluation, places_of
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.progress import progress
 from sim.engines.table import ENGINES
@@ -34,6 +35,7 @@ from sim.tasks.table import SUITES
 
 EPISODES = 100
 _LANES = 32
+_TO_ROBOTS = ("robo-rl run ", "robo-rl export ")  # what follows for a policy that is ready for a robot
 
 
 @dataclass(frozen=True)
@@ -78,21 +80,37 @@ def main(config: TransferConfig) -> int:
 
 
 def next_step(config: TransferConfig, actor: LoadedPolicy, results: list[EngineResult]) -> str:
-    """Fine-tuning in the engine with the largest significant loss; without one, what follows the policy's
-    evaluation. Empty for a policy on a server, whose files these verbs need.
+    """Fine-tuning in the engine with the largest loss; without one, what follows the policy's evaluation,
+    which is no robot while it seldom succeeds. Empty for a policy on a server, whose files these verbs need.
+
+    A loss is significant, or one of more than half of a usable success.
     """
     if is_remote(config.run):
         return ""
     home, others = results[0].result.rate, results[1:]
-    lost = [each for each in others if each.test is not None and each.test.p_value < SIGNIFICANT]
-    worst = min(lost, key=lambda each: each.result.rate.rate, default=None)
-    if worst is None or worst.result.rate.rate >= home.rate:
-        return after_evaluation(actor.folder, home)
+    lost = [each for each in others if _lost(each, home)]
+    worst = min(lost, key=lambda each: each.result.rate.rate, default=results[0])
+    why = f"it loses success in {worst.engine}" if lost else "it seldom succeeds"
+    if not lost:
+        following = after_evaluation(actor.folder, home)
+        if home.rate >= USABLE or not following.startswith(_TO_ROBOTS):
+            return following
+        if not home.k:
+            return NEVER
     policy, beside, _ = places_of(actor.folder)
     base = "<the run of the bundle>" if (actor.folder / MANIFEST).is_file() else policy
     out = free_path(beside / f"tuned-{worst.engine}")
-    env = with_option(actor.env, "engine", worst.engine)
-    return f"{command('finetune', base=base, env=env, out=out)}   (it loses success in {worst.engine})"
+    env = with_option(actor.env, "engine", worst.engine) if lost else actor.env
+    return f"{command('finetune', base=base, env=env, out=out)}   ({why})"
+
+
+def _lost(each: EngineResult, home: SuccessRate) -> bool:
+    """True for a loss of success in this engine: a significant one, or one of more than half where it was
+    usable.
+    """
+    rate = each.result.rate.rate
+    significant = each.test is not None and each.test.p_value < SIGNIFICANT
+    return rate < home.rate and (significant or (home.rate >= USABLE and rate < 0.5 * home.rate))
 
 
 def engines_of(config: TransferConfig, env: str) -> list[str]:

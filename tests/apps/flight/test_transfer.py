@@ -184,6 +184,26 @@ def test_the_next_step_suits_the_difference(home: bool, away: bool, says: str, r
     assert said.startswith(says.replace("RUN", str(runs / "hover")))
 
 
+@pytest.mark.parametrize(
+    ("starts", "home", "away", "says"),
+    [
+        (20, 1, 1, " updates=2 "),
+        (20, 9, 12, " updates=2 "),
+        (20, 3, 1, " updates=2 "),
+        (3, 3, 0, " randomize=0.1 "),  # no significant loss, of three starts
+        (20, 10, 10, "robo-rl run bundle="),
+    ],
+)
+def test_a_policy_that_seldom_succeeds_is_trained_again(
+    starts: int, home: int, away: int, says: str, runs: Path
+) -> None:
+    """One success of 20 was enough for the advice to go on to a robot."""
+    config = TransferConfig(run=str(runs / "hover"))
+    counts = {"quad": home, "pybullet": away}
+    rows = [row(engine, *[i < count for i in range(starts)]) for engine, count in counts.items()]
+    assert says in next_step(config, load_flight_run(config), rows[0], Drop.of(*rows))
+
+
 @pytest.mark.parametrize(("trained", "advised"), [(0.1, 0.2), (0.2, 0.3), (0.38, None)])
 def test_a_loss_advises_a_variation_that_the_craft_can_have(
     trained: float, advised: float | None, tmp_path: Path

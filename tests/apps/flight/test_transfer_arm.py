@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from hardware.checks.faulty_disk import full_disk
 from policies.checkpoint import save_policy
+from policies.deploy.bundle import MANIFEST
 from robo_rl.apps.cli import main as cli
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.eval.rollout import EvalResult, compare
@@ -58,10 +60,10 @@ def test_a_full_disk_costs_the_files_but_not_the_table(
     assert "20 starts, the same in every engine" in said.out
 
 
-def measured(engine: str, solved: int, first: EvalResult | None = None) -> EngineResult:
-    """A result of 20 episodes of which the first `solved` succeed."""
-    success = tuple(i < solved for i in range(20))
-    result = EvalResult(tuple(range(20)), success, (9,) * 20, (0.0,) * 20, None, 180, 1.0, 1.0)
+def measured(engine: str, solved: int, first: EvalResult | None = None, episodes: int = 20) -> EngineResult:
+    """A result of episodes of which the first `solved` succeed."""
+    success, n = tuple(i < solved for i in range(episodes)), episodes
+    result = EvalResult(tuple(range(n)), success, (9,) * n, (0.0,) * n, None, 9 * n, 1.0, 1.0)
     return EngineResult(engine, result, None if first is None else compare(first, result))
 
 
@@ -105,6 +107,28 @@ def test_the_next_step_suits_the_loss(base: Path) -> None:
     said = next_step(config, actor, [home, some, none])
     assert said.startswith(f"robo-rl finetune base={base} env=arm/lift:engine=pybullet out=")
     assert next_step(config, actor, [home, some]) == after_evaluation(actor.folder, home.result.rate)
+
+
+@pytest.mark.parametrize(
+    ("solved", "episodes", "says"),
+    [
+        ((0, 0), 20, "robo-rl finetune base=<a policy that succeeds at times> "),
+        ((2, 1), 20, "robo-rl finetune base=<the run of the bundle> env=arm/lift out="),
+        ((3, 0), 3, "robo-rl finetune base=<the run of the bundle> env=arm/lift:engine=pybullet out="),
+        ((18, 17), 20, "robo-rl run bundle="),
+    ],
+)
+def test_a_bundle_that_seldom_succeeds_is_not_sent_to_a_robot(
+    solved: tuple[int, int], episodes: int, says: str, base: Path, tmp_path: Path
+) -> None:
+    """A loss in three episodes is not significant, but no reason to go on."""
+    folder = tmp_path / "bundle"
+    shutil.copytree(open_policy(str(base), pick_device("cpu")).folder, folder)
+    (folder / MANIFEST).write_text("{}")
+    actor = replace(open_policy(str(base), pick_device("cpu")), folder=folder)
+    home = measured("mujoco", solved[0], episodes=episodes)
+    results = [home, measured("pybullet", solved[1], home.result, episodes)]
+    assert next_step(TransferConfig(bundle=str(folder)), actor, results).startswith(says)
 
 
 def test_a_policy_on_a_server_has_no_next_step(base: Path) -> None:

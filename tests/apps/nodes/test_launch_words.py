@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from robo_rl.apps.node import main as node_main
 from robo_rl.apps.nodes import ros_launch
-from robo_rl.apps.nodes.ros_launch import as_launch_arguments
+from robo_rl.apps.nodes.log_stream import LogStream
+from robo_rl.apps.nodes.ros.launch_words import VARIABLE, as_launch_arguments
 from robo_rl.core.errors import ConfigError
 from tests.apps.nodes.fake_launch import GIVEN, describe, launch
 
@@ -53,6 +57,14 @@ def test_arguments_are_named_as_launch_takes_them(sentence: str, said: str) -> N
             "Or robo-rl run seed=0.5 robot=... Give robot:=b.",
         ),
         ("Run robo-rl run robot=a; robot=b is busy.", "Run robo-rl run robot=a; robot:=b is busy."),
+        (
+            "Train with robo-rl fly level=rates, or give robot=b.",
+            "Train with robo-rl fly level=rates, or give robot:=b.",
+        ),
+        (
+            "Say robo-rl up arm_sim robot='a b' level=x or seed=2.",
+            "Say robo-rl up arm_sim robot='a b' level=x or seed:=2.",
+        ),
     ],
 )
 def test_a_command_of_robo_rl_stays_as_it_is(sentence: str, said: str) -> None:
@@ -72,6 +84,31 @@ def test_refused_arguments(file: str, given: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         launch(describe(file), **given)
     assert str(raised.value).startswith(said)
+
+
+class Closed:
+    """Log of a bus that is closed."""
+
+    def log(self, sentence: str, warning: bool = False) -> bool:
+        return False
+
+
+def test_a_running_node_names_them_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its settings are arguments of the launch file; `robo-rl up` takes them without a colon."""
+    variables = launch(describe("arm"), **GIVEN)[0].additional_env
+
+    def said() -> str:
+        assert node_main(["task", "bus=rcl"]) != 0
+        print("note: give arm=true.", file=LogStream(Closed(), "task", sys.stderr, warning=True))
+        return capsys.readouterr().err
+
+    assert "bus=rcl cannot" in (plain := said())
+    assert "give arm=true" in plain
+    monkeypatch.setenv(VARIABLE, variables[VARIABLE])
+    assert "bus:=rcl cannot" in (launched := said())
+    assert "give arm:=true" in launched
 
 
 def test_remarks_of_the_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,17 +11,23 @@ import pytest
 import torch
 from torch import nn
 
-from policies.checkpoint import load_policy
-from robo_rl.apps import train
+from policies.checkpoint import load_policy, save_policy
+from robo_rl.apps import distill, pretrain, train
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.tuning.diverged import best_if_diverged
 from robo_rl.apps.tuning.evaluations import Best
+from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import DivergedError, RoboRLError
+from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.resumable import check_weights
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.conftest import train_config
 from tests.apps.training.test_learn_from import dataset
+from tests.apps.training.test_pretrain import pretrain_config
+from tests.policies.dot_video import record_dots
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC, make_env
 
 
 def test_nan_is_found_in_nested_weights_alone(tmp_path: Path) -> None:
@@ -84,6 +90,27 @@ def check_best(run: Path, said: str) -> None:
     assert all(weights.isfinite().all() for weights in policy.parameters())
     assert not RunDir(run).policy.exists()
     assert all((folder / "state.json").is_file() for _, folder in RunDir(run).steps())
+
+
+def test_a_diverged_encoder_is_not_saved(tmp_path: Path) -> None:
+    """A loss that is looked at later would be too late for the two checkpoints that are kept."""
+    data, out = record_dots(tmp_path / "dots", 3), tmp_path / "run"
+    with pytest.raises(RoboRLError, match=r"are NaN and were not saved\. Lower lr=1e\+20\. The newest check"):
+        pretrain.main(pretrain_config(data, out, steps=40, checkpoint_every=1, log_every=40, lr=1e20))
+    assert not RunDir(out).encoder.exists()
+
+
+def test_a_diverged_head_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was saved, evaluated and advised for export."""
+    monkeypatch.setattr(distill, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
+    save_policy(tmp_path / "teacher", flow_policy(SPEC))
+    config = DistillVerb(
+        teacher=str(tmp_path / "teacher"), out=str(tmp_path / "run"), steps=20, batch_size=8, rounds=0,
+        rollout_steps=40, num_envs=2, lr=1e38, net=MlpDenoiserConfig(width=16, depth=1),
+    )  # fmt: skip
+    with pytest.raises(RoboRLError, match=r"are NaN and were not saved\. Lower lr=1e\+38\."):
+        distill.main(config)
+    assert not RunDir(tmp_path / "run").policy.exists()
 
 
 class Weights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,15 +79,20 @@ def test_it_starts_from_the_weights_and_keeps_shape_and_normaliser(base: Path, t
     assert json.loads((moved / "policy/policy.json").read_text())["train"]["init"] == str(base)
 
 
+@pytest.mark.parametrize("gone", [False, True])
 def test_killed_and_resumed_gives_the_same_weights(
-    data: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gone: bool, data: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also without the policy that it was started from: its checkpoint holds all that this gave."""
+    base = Path(shutil.copytree(base, tmp_path / "base"))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert train.main(further(data, base, whole)) == 0
     with monkeypatch.context() as patched:
         patched.setattr(RunSession, "save", dying(RunSession.save, 2))
         with pytest.raises(Killed):
             train.main(further(data, base, killed))
+    if gone:
+        shutil.rmtree(base)
     assert train.main(further(data, base, killed, resume=True)) == 0
     ended, resumed = weights(whole), weights(killed)
     assert all(torch.equal(resumed[name], value) for name, value in ended.items())

@@ -302,7 +302,8 @@ def test_another_rate_than_that_of_the_source_is_refused(
     """Frames of 10 Hz at 25 Hz are a motion of 2.5 times its speed; a file without a rate takes any."""
     words = ["data", "import", f"source={robomimic}", f"out={tmp_path / 'out'}", "rate_hz=25"]
     assert main(words) == 2
-    assert "states 10 Hz, and its frames are imported one by one" in capsys.readouterr().err
+    assert "states 10 Hz, and its frames are imported one by one" in (said := capsys.readouterr().err)
+    assert "Leave it out, or resample the source to 25 Hz." in said
     with h5py.File(robomimic, "a") as file:
         del file["data"].attrs["env_args"]
     assert main(words) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,16 +14,16 @@ import pytest
 import torch
 
 from hardware.loop.inference import InferenceProcess
-from policies.deploy.bundle import Bundle, load_bundle
-from policies.deploy.bundle_writer import write_bundle
+from policies.deploy.bundle import MANIFEST, OWN_SUM, Bundle, load_bundle, sha256_of_manifest
 from policies.deploy.runner import OnnxPolicy
 from policies.remote.address import Address
+from policies.remote.contract import bundle_contract
+from policies.remote.server import ServedPolicy
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.text.instruction import INSTRUCTION
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC
 from tests.hardware.bundles import arm_bundle
 from tests.hardware.loop.test_inference import SEEN, wait
 from tests.policies.remote.serving import Start, served, servers
-from tests.policies.small_vla import SPEC, small_vla
 
 
 @pytest.fixture
@@ -36,6 +37,16 @@ def asking(bundle: Bundle, address: Address) -> InferenceProcess:
     process = InferenceProcess(bundle, "cpu", remote=address)
     wait(process)
     return process
+
+
+def instructed(bundle: Bundle) -> Bundle:
+    """The same bundle with an instruction among its observations."""
+    manifest = {key: value for key, value in bundle.manifest.items() if key != OWN_SUM}
+    env = replace(bundle.env, obs={**bundle.env.obs, INSTRUCTION: INSTRUCTION_SPEC})
+    manifest["env"] = env.to_json()
+    manifest["rates_hz"] = {**manifest["rates_hz"], INSTRUCTION: env.control_hz}
+    (bundle.folder / MANIFEST).write_text(json.dumps(manifest | {OWN_SUM: sha256_of_manifest(manifest)}))
+    return load_bundle(bundle.folder)
 
 
 def test_remote_chunk_equals_the_local_one(chunks: Bundle, start: Start) -> None:
@@ -59,17 +70,18 @@ def test_remote_chunk_equals_the_local_one(chunks: Bundle, start: Start) -> None
 
 
 def test_first_calls_have_words(start: Start, tmp_path: Path) -> None:
-    """They allocate memory. A policy may answer a text without words by NaN, which a server refuses."""
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
-    words = {"noise": "zero", "training": {}, "instruction": "right"}
-    policy = served(write_bundle(tmp_path / "bundle", small_vla(), SPEC, name="sides", **words))
+    """They allocate memory. A policy may answer a text without words by NaN, which a server refuses.
+
+    The server needs no policy that reads them: only the bundle's contract names an instruction.
+    """
+    told = instructed(arm_bundle(tmp_path / "bundle"))
     asked = list[bool]()
 
     def sample(obs: Any, noise: Any) -> Any:
         asked.append(bool(np.asarray(obs[INSTRUCTION]).any()))
-        return policy.sample(obs, noise)
+        return np.zeros_like(noise)
 
-    process = asking(load_bundle(tmp_path / "bundle"), start(replace(policy, sample=sample)).address)
+    process = asking(told, start(ServedPolicy(bundle_contract(told), sample)).address)
     process.close()
     assert process.ready
     assert asked == [True, True]

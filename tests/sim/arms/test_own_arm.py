@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, RoboRLError
 from sim.arms.robot import PANDA
+from sim.registry import make_env
 from sim.scenes.task_env import make_task_env
 from sim.tasks.table import MANIPULATION, TaskOptions, make_task
 
@@ -121,3 +122,29 @@ def test_an_actuator_that_is_no_servo_is_refused(servo: str, arm: Write) -> None
         ConfigError, match=f"The actuator '{servo}' is no position servo .*own is commanded by"
     ):
         make_task_env("reach", 1, robot=arm(motor))
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("tool: nowhere", "Unknown site 'nowhere'. Known: tip_left, tip_right, tool."),
+        ("joints: [a, b, c, d, e, f, g]", "Unknown joint 'a'."),
+        ("joints: [1, 2, 3, 4, 5, 6, 7]", "Unknown joint '1'."),
+        ("fingers: finger_left", "found the word 'finger_left'. Expected lists: joints and fingers of names"),
+        ("fingers: []", "own has no fingers, and this task grips"),
+        ("home_rad: [0, 0, 0, 0, 0, 0, .nan]", "home_rad is [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, nan]; expected"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_of_the_file(key: str, said: str, arm: Write) -> None:
+    """Without it a reader of `Unknown site` looks for the fault in the model, or in another robot's file."""
+    path = arm()
+    rest = [line for line in Path(path).read_text().splitlines() if line.split(":")[0] != key.split(":")[0]]
+    Path(path).write_text("\n".join((*rest, key)))
+    with pytest.raises(RoboRLError, match=re.escape(f"{path}: {said}")):
+        make_task_env("lift", 1, robot=path)
+
+
+def test_a_wrong_gripper_is_refused_with_the_name_of_the_file(arm: Write) -> None:
+    path = arm(fingers=f"{FINGERS}gripper: nowhere\n")
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: own has no body 'nowhere'")):
+        make_env(f"arm_hand/pick:robot={path}", 1)
