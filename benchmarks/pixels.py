@@ -11,7 +11,10 @@ fine-tuned policy. With --other-episodes the fine-tuned policy is measured on th
 Methods: steering, residual (encoders of the base, frozen); lanes: `residual_lanes` with 16 environments
 instead of 32, and half its updates per step of all of them; lanes_learned: the same with a copy of the
 encoders, which learns; lanes_retrained: `lanes` with half of the steps, a new base that imitates the
-demonstrations and the successes of this training (`record=success`), and `lanes` over it with the other half.
+demonstrations and the successes of this training (`record=success`), and `lanes` over it with the other half;
+lanes_taught, steering_taught: half of the steps for a residual that sees the simulator's true state, then
+episodes that the base begins and this teacher ends (`takeover=0.5`), one in 500 steps; the base learns on
+from the demonstrations and these, and `lanes` or `steering` over it has a quarter of the steps.
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ from typing import Any
 import torch
 from common import cpu_seconds, emit, own_folder, parser, verb
 
+from robo_rl.apps.collect import first_index
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
 from sim.registry import make_env
 
@@ -43,8 +48,12 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "lanes": ("residual_lanes", LANES),
     "lanes_learned": ("residual_lanes", LANES | {"method.encoder": "learned"}),
     "lanes_retrained": ("residual_lanes", LANES),
+    "lanes_taught": ("residual_lanes", LANES),
+    "steering_taught": ("steering", {}),
 }  # name here: method of the verb, its settings
 COST_FILE = "cpu_s.json"
+COLLECTORS = 5  # environments of a collection
+LONGEST = 200  # steps of an episode that a teacher ends
 OTHER_EPISODES = 7  # `seed=` of the evaluation on further episodes; that of all others is 0
 
 
@@ -119,16 +128,22 @@ def render_ms(env_name: str, steps: int = 60) -> float:
 def prepare(task: PixelTask, seed: int, folder: Path, device: str, *, quick: bool) -> None:
     """Demonstrations, which all seeds share, and the base policy of this seed."""
     demos = folder / "demos"
-    measured("collect", demos, env=task.env, episodes=2 if quick else 25, noise=task.noise, num_envs=5)
+    measured(
+        "collect", demos, env=task.env, episodes=2 if quick else 25, noise=task.noise, num_envs=COLLECTORS,
+        privileged=True,
+    )  # fmt: skip
     train(task, seed, demos, folder / f"base-{seed}", device, quick=quick)
 
 
-def train(task: PixelTask, seed: int, demos: Path, out: Path, device: str, *, quick: bool) -> None:
-    """Train a base policy on these demonstrations."""
-    network = ["image.widths=[16,32,64]", "threads=1"]
+def train(
+    task: PixelTask, seed: int, demos: Path, out: Path, device: str, *, quick: bool, init: Path | None = None
+) -> None:
+    """Train a base policy on these demonstrations. init: base that learns on, with half of the updates."""
+    updates = task.updates if init is None else task.updates // 2
+    network = ["image.widths=[16,32,64]"] if init is None else [f"init={init}"]
     measured(
-        "train", out, *network, data=demos, steps=20 if quick else task.updates, batch_size=64, seed=seed,
-        device=device, resume=True,
+        "train", out, *network, "threads=1", data=demos, steps=20 if quick else updates, batch_size=64,
+        seed=seed, device=device, resume=True,
     )  # fmt: skip
 
 
@@ -137,18 +152,46 @@ def finetune(
 ) -> None:
     """Fine-tune the base of this seed and print the figures."""
     base, demos, out = folder / f"base-{seed}", folder / "demos", folder / f"{method}-{seed}"
-    earlier: list[Path] = []  # runs before the last one
+    earlier, collected = list[Path](), 0  # runs before the last one, steps of collections
     if method == "lanes_retrained":
-        task = replace(task, env_steps=task.env_steps // 2)
         first, merged, retrained = (folder / f"{method}-{seed}-{part}" for part in ("first", "demos", "base"))
+        task = replace(task, env_steps=task.env_steps // 2)
         kept = "all" if quick else "success"
         improve(task, seed, method, base, demos, first, device, quick=quick, record=kept)
-        if not merged.exists():  # a merge is complete or absent
-            verb("data merge", f"sources=[{demos},{first / 'episodes'}]", out=merged)
+        merge(demos, first / "episodes", merged)
         train(task, seed, merged, retrained, device, quick=quick)
         base, demos, earlier = retrained, merged, [first, retrained]
+    elif method.endswith("_taught"):  # the methods share the taught base
+        teacher, taught, merged, pupil = (
+            folder / f"taught-{seed}-{part}" for part in ("teacher", "episodes", "demos", "base")
+        )
+        teach(task, seed, base, demos, teacher, taught, device, quick=quick)
+        merge(demos, taught, merged)
+        train(task, seed, merged, pupil, device, quick=quick, init=base)
+        task = replace(task, env_steps=task.env_steps // 4)
+        base, demos, earlier = pupil, merged, [teacher, taught, pupil]
+        collected = collected_steps(taught, seed + 1)
     improve(task, seed, method, base, demos, out, device, quick=quick)
-    report(name, task, method, seed, out, folder / f"base-{seed}", device, earlier)
+    report(name, task, method, seed, out, folder / f"base-{seed}", device, earlier, collected)
+
+
+def teach(
+    task: PixelTask, seed: int, base: Path, demos: Path, teacher: Path, out: Path, device: str, *, quick: bool
+) -> None:
+    """Train a teacher that sees the true state, and record episodes that the base begins and it ends."""
+    half, sees = replace(task, env_steps=task.env_steps // 2), {"method.privileged": True}
+    improve(half, seed, "lanes", base, demos, teacher, device, quick=quick, **sees)
+    measured(
+        "collect", out, policy=teacher, takeover=0.5, takeover_from=base, noise=0.0,
+        episodes=2 if quick else task.env_steps // 500, num_envs=COLLECTORS, seed=seed + 1,
+        max_episode_steps=LONGEST, keep="all" if quick else "success", privileged=True,
+    )  # fmt: skip
+
+
+def merge(demos: Path, more: Path, out: Path) -> None:
+    """Merge two datasets unless it is done; a merge is complete or absent."""
+    if not out.exists():
+        verb("data merge", f"sources=[{demos},{more}]", out=out)
 
 
 def improve(
@@ -206,10 +249,12 @@ def report(
     base: Path,
     device: str,
     earlier: list[Path],
+    collected: int,
 ) -> None:
     """Print success beside that of the base, and steps and CPU time.
 
-    earlier: runs that came before `out`, whose steps and CPU time, final evaluations included, are added.
+    earlier: runs and collections that came before `out`, whose CPU time, final evaluations included, is
+    added, and the steps of runs. collected: steps of collections.
     """
     results = [
         read_json(each / "results.json") for each in (*earlier, out) if (each / "results.json").exists()
@@ -225,8 +270,16 @@ def report(
     if earlier:
         given |= {"retrained_base": results[-1]["base"]["rate"]["success"]}
     emit(f"{prefix}/success", after.rate, "fraction", **given, base=before.rate, **after.to_json())
-    emit(f"{prefix}/env_steps", sum(each["env_steps"] for each in results), "steps", **given)
+    steps = collected + sum(each["env_steps"] for each in results)
+    emit(f"{prefix}/env_steps", steps, "steps", **given)
     emit(f"{prefix}/cpu_s", round(own, 1), "cpu-s", **given, base_cpu_s=round(trained, 1))
+
+
+def collected_steps(folder: Path, seed: int) -> int:
+    """Environment steps of a collection, at most: a failed or an unfinished episode counts LONGEST."""
+    store = EpisodeStore(folder)
+    lost = first_index(seed, store) - len(store) + COLLECTORS
+    return sum(episode.frames for episode in store) + LONGEST * lost
 
 
 if __name__ == "__main__":

@@ -85,7 +85,8 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
                 raise
     if have < config.episodes:
         counts = count_words(bar.n, collection.kept, collection.tried)
-        print(f"{config.out}: {counts}{success_words(config, EpisodeStore(config.out))}")
+        succeeded = success_words(config, EpisodeStore(config.out))
+        print(f"{config.out}: {counts}{succeeded}; {counted(collection.env_steps, 'environment step')}")
     if select_episodes(EpisodeStore(config.out), "unfailed").positions:
         print(f"Next:   {train_on(config.out)}")
     else:
@@ -221,6 +222,7 @@ class Collection:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.shares = shares
         self.tried = self.kept = 0
+        self.env_steps = 0  # of all lanes, also in episodes that fail or are not finished
         self._labelled = 0  # tried episodes whose success the environment reported
         self._made_by = made_by(config)
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
@@ -243,6 +245,7 @@ class Collection:
             action = self._clipped(self.driver.act())
             intervened = self.driver.intervened()
             following, reward, terminated, _, info = self.env.step(action)
+            self.env_steps += len(lanes)
             for row, episode in enumerate(lanes):
                 episode.obs.append(self._row(obs, row))
                 episode.action.append(action[row].numpy())

@@ -89,7 +89,7 @@ def test_failures_are_counted_but_not_kept(tmp_path: Path, capsys: pytest.Captur
     assert [episode.meta.success for episode in store] == [False] * 3
     assert not any(episode.terminated.any() for episode in store)
     said = capsys.readouterr().out
-    assert "3 episodes kept of 3 tried, 0 successes in the dataset" in said
+    assert "3 episodes kept of 3 tried, 0 successes in the dataset; 40 environment steps\n" in said
     assert "For successes, raise episodes=" in said
     assert "learn_from=all   (to learn from failures)" in said  # train refuses it otherwise
     collect.main(collect_config(tmp_path / "some", episodes=1, keep="all"))
