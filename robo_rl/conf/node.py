@@ -230,7 +230,7 @@ class TeleopNodeConfig(NodeConfig):
     )
     dead_man: int = setting(4, "gamepad button that must be held", at_least=0)
     recorder_buttons: list[int] = setting([0, 1, 2, 3], "buttons: record, success, failure, discard; -1 none")
-    leader: str = setting("", "device=leader: YAML file of the leader arm's driver")
+    leader: str = setting("", "device=leader: YAML file of the leader arm's driver or servos")
     settings: str = setting("", "YAML file with further settings of the device")
     linear_m_s: float = setting(0.25, "largest speed of the tool, m/s", at_least=0.001)
     angular_rad_s: float = setting(1.0, "largest speed of rotation of the tool, rad/s", at_least=0.001)

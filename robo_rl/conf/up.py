@@ -26,7 +26,7 @@ class UpConfig:
         None, "teleoperation device: gamepad, keyboard, spacemouse, pose_stream, leader, ...; empty: none"
     )
     device_settings: str | None = setting(None, "YAML file with further settings of the device; empty: none")
-    leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver")
+    leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver or servos")
     level: str | None = setting(None, "command level of a quadcopter's bundle: motors or rates")
     hover: float | None = setting(None, "level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99)
     ground: float | None = setting(

@@ -22,7 +22,7 @@ from hardware.teleop.registry import check_device
 from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.apps.nodes.preflight_goal import check_goals, check_words
 from robo_rl.apps.nodes.preflight_pictures import check_pictures, check_scene
-from robo_rl.apps.nodes.robot_builders import arm_settings, read_settings
+from robo_rl.apps.nodes.robot_builders import arm_settings, check_device_files, read_settings
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.runs.outputs import check_folder
 
@@ -54,6 +54,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
             check_folder("record", given.out)
         if node == "teleop":
             check_device(given.device)
+            check_device_files(given)
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given} if node == "flight_filter" else {}

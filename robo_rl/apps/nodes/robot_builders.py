@@ -21,9 +21,9 @@ from hardware.nodes.teleop import TeleopNode, print_line
 from hardware.quads.link import LINK_HZ, LINKS, quad_link
 from hardware.teleop.device import Teleoperator
 from hardware.teleop.hand_motion import ToolLimits
-from hardware.teleop.input_file import InputRecorder
+from hardware.teleop.input_file import InputRecorder, read_inputs
 from hardware.teleop.leader import Leader
-from hardware.teleop.registry import check_maker_settings, make_teleoperator
+from hardware.teleop.registry import DEVICES, LEADER, RECORDING, check_maker_settings, make_teleoperator
 from hardware.teleop.servo_chain import KINDS, ServoChain
 from hardware.topics import EPISODE
 from robo_rl.conf.node import ControllerDriverNodeConfig, RobotDriverNodeConfig, TeleopNodeConfig
@@ -123,13 +123,28 @@ def _device(config: TeleopNodeConfig, robot: RobotDescription) -> Teleoperator:
         return make_teleoperator("gamepad", pad | settings, robot)
     if config.device == "keyboard":
         return make_teleoperator("keyboard", {"mode": config.mode} | settings, robot)
-    if config.device != "leader":
+    if config.device != LEADER:
         return make_teleoperator(config.device, settings, robot)
     if not config.leader:
         raise ConfigError(
-            "device=leader needs leader=<YAML file of the leader arm's driver>; see docs/teleoperation.md."
+            "device=leader needs leader=<YAML file of the leader arm's driver or servos>; see "
+            "docs/teleoperation.md."
         )
     return _leader(config.leader, make_teleoperator("gamepad", pad | settings, robot))
+
+
+def check_device_files(config: TeleopNodeConfig) -> None:
+    """Raise the RoboRLError with which `teleop` would end for its device's files. Nothing is connected.
+
+    An installed device and the driver of a leader arm are not imported; the node checks their settings.
+    """
+    if config.device in DEVICES or (config.device == LEADER and not config.leader):
+        _device(config, load_description(config.robot))
+        return
+    for file in filter(None, (config.settings, config.leader if config.device == LEADER else "")):
+        read_keys(file)
+    if config.device.startswith(RECORDING):
+        read_inputs(Path(config.device.removeprefix(RECORDING)))
 
 
 def _leader(file: str, dead_man: Teleoperator) -> Teleoperator:

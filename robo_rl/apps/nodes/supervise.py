@@ -87,9 +87,9 @@ def namespace_lock(domain: int, namespace: str) -> FolderLock:
         return FolderLock(folder, "namespace")
     except LockedError:
         raise BusNameError(
-            f"Another `robo-rl up` or `ros2 launch` runs in ROS domain {domain} and namespace "
-            f"'{namespace or '/'}': two safety filters would send to one robot. Stop it, or choose another "
-            "ROS_DOMAIN_ID or namespace=."
+            f"Another `robo-rl up`, `robo-rl record` or `ros2 launch` runs in ROS domain {domain} and "
+            f"namespace '{namespace or '/'}': two safety filters would send to one robot. "
+            "Stop it, or choose another ROS_DOMAIN_ID or namespace=."
         ) from None
 
 

@@ -225,7 +225,7 @@ class Episodes:
             raise DataError("There is no episode to save: start one first.")
         if self._held is None and not self._running.frames:
             self.discard()
-            return "the episode had no complete frame and was thrown away"
+            return "the episode had no complete frame and was discarded"
         final_obs = None if self._seen is None else self._seen[0]
         try:
             with self._reachable():
@@ -253,7 +253,7 @@ class Episodes:
         with self._reachable():
             self._running.discard()
         self._running, self._seen, self._held, self.state = None, None, None, IDLE
-        return "the episode was thrown away"
+        return "the episode was discarded"
 
     def close(self, why: str) -> str:
         """Commit what is running, as the app ends. Returns a sentence."""

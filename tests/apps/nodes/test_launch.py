@@ -167,7 +167,8 @@ def test_second_launch_of_a_robot_is_refused(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == b"1\n"
         with pytest.raises(
-            BusError, match=r"Another `robo-rl up` or `ros2 launch` runs in .* '/left'|'left'"
+            BusError,
+            match=r"Another `robo-rl up`, `robo-rl record` or `ros2 launch` runs in .* '/left'|'left'",
         ):
             launch(describe("sim"), namespace="left")
         launch(describe("sim"), namespace="right")

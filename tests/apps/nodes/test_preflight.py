@@ -35,6 +35,10 @@ from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
         ("arm_sim", {"bundle": "nothere"}, "nothere"),
         ("quad_sim", {"bundle": __file__}, f"{__file__} is a file, not a bundle"),
         ("arm", {"bundle": "b", "robot": "ur5e", "driver": "nofile.yaml"}, "nofile.yaml is not there"),
+        ("arm_sim", {"device": "leader"}, "needs leader=<YAML file"),
+        ("arm_sim", {"device": "leader", "leader": "so1.yaml"}, "so1.yaml does not exist"),
+        ("arm_sim", {"device": "recording:drive.jsonl"}, "drive.jsonl does not exist"),
+        ("arm_sim", {"device": "gamepad", "device_settings": "pad.yaml"}, "pad.yaml does not exist"),
     ],
 )
 def test_mistakes_are_reported_before_any_node_starts(
@@ -53,6 +57,17 @@ def test_mistyped_driver_setting_is_reported_first(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no setting watchdg_s\. It takes: host, .*watchdog_s"):
         check(words)
     driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdog_s: 0.2\n")
+    check(words)
+
+
+def test_mistyped_device_setting_is_reported_first(tmp_path: Path) -> None:
+    """Without the hardware of the device, which may be plugged in later."""
+    pad = tmp_path / "pad.yaml"
+    pad.write_text("mode: tool\ngriper_axis: 5\n")
+    words = load_set("arm_sim").commands({"device": "gamepad", "device_settings": str(pad)})
+    with pytest.raises(ConfigError, match="device=gamepad has no setting griper_axis"):
+        check(words)
+    pad.write_text("mode: tool\ngripper_axis: 5\n")
     check(words)
 
 

@@ -197,7 +197,7 @@ def test_one_set_per_domain_and_namespace() -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with (
-            pytest.raises(BusNameError, match="Another `robo-rl up` or `ros2 launch` runs"),
+            pytest.raises(BusNameError, match="Another `robo-rl up`, `robo-rl record` or `ros2 launch` runs"),
             namespace_lock(domain, "/"),
         ):
             pass

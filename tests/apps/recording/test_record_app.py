@@ -75,6 +75,7 @@ def test_discard_and_record_again(cell: RecordingCell) -> None:
     np.testing.assert_allclose(cell.arm.q_rad, start)
     cell.drive(0.5)
     cell.ask(kind="discard")
+    assert cell.node.notices.newest()[-1].text == "the episode was discarded"  # as its button says
     cell.run(2.0)
     np.testing.assert_allclose(cell.arm.q_rad, start)
     assert len(cell.store()) == 0

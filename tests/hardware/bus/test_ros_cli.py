@@ -143,7 +143,10 @@ def test_a_second_launch_is_refused(
     launched: tuple[subprocess.Popen[str], Listener, list[int]], tmp_path: Path
 ) -> None:
     assert start(tmp_path).wait(SOON_S) == 1
-    assert "Another `robo-rl up` or `ros2 launch` runs" in (tmp_path / "launch.log").read_text()
+    assert (
+        "Another `robo-rl up`, `robo-rl record` or `ros2 launch` runs"
+        in (tmp_path / "launch.log").read_text()
+    )
 
 
 def test_killed_node_fails_the_launch(
