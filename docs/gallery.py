@@ -34,9 +34,10 @@ Frame = UInt8[ndarray, "h w 3"]  # RGB
 
 TASKS = (
     "arm/lift", "arm/stack", "arm/peg_insert", "arm/drawer", "arm/push_t", "arm/unscrew",
-    "arm/pour", "hand/reorient", "mobile/navigate", "mobile/rearrange", "quad/race", "metaworld/assembly-v3",
+    "arm/pour", "hand/reorient", "arm_hand/pick", "mobile/navigate", "mobile/rearrange", "quad/race",
+    "drone/seek", "metaworld/assembly-v3",
 )  # fmt: skip
-COLUMNS, SIDE_PX, FRAMES, FPS, SEED = 6, 150, 48, 12, 0
+COLUMNS, SIDE_PX, FRAMES, FPS, SEED = 7, 150, 48, 12, 0
 FLOWN_S = 8.0
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
@@ -58,7 +59,7 @@ def main() -> None:
 
 def filmed(name: str) -> list[Frame]:
     """One episode of the expert, a picture before each step."""
-    scene = name.startswith(("arm/", "hand/", "mobile/"))
+    scene = name.startswith(("arm/", "hand/", "arm_hand/", "mobile/"))
     env: VecEnv = make_env(name, 1, **({"render_size": 2 * SIDE_PX, "pretty": True} if scene else {}))
     try:
         driver = make_demonstrator(CollectConfig(env=name, out=".", num_envs=1), env)
