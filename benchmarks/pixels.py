@@ -14,7 +14,8 @@ encoders, which learns; lanes_retrained: `lanes` with half of the steps, a new b
 demonstrations and the successes of this training (`record=success`), and `lanes` over it with the other half;
 lanes_taught, steering_taught: half of the steps for a residual that sees the simulator's true state, then
 episodes that the base begins and this teacher ends (`takeover=0.5`), one in 500 steps; the base learns on
-from the demonstrations and these, and `lanes` or `steering` over it has a quarter of the steps.
+from the demonstrations and these, and `lanes` or `steering` over it has a quarter of the steps. They need
+--env-steps of 40,000 or more, and demonstrations with the true state: --runs of an older version has none.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # name here: method of the verb, its settings
 COST_FILE = "cpu_s.json"
 COLLECTORS = 5  # environments of a collection
+LEAST_TAUGHT = 40_000  # steps of a run with a teacher; its last quarter begins with the base alone
 LONGEST = 200  # steps of an episode that a teacher ends
 OTHER_EPISODES = 7  # `seed=` of the evaluation on further episodes; that of all others is 0
 
@@ -63,15 +65,16 @@ class PixelTask:
 
     env: str
     noise: float  # of the demonstrations
+    true_state: bool  # whether the environment has it, beside what the robot measures
     updates: int = 3000
     env_steps: int = 12_000
 
 
 TASKS = {
     "peg-insert-side": PixelTask(
-        "metaworld/peg-insert-side-v3:cameras=corner3+gripperPOV,state=robot", noise=0.1
+        "metaworld/peg-insert-side-v3:cameras=corner3+gripperPOV,state=robot", noise=0.1, true_state=True
     ),
-    "lift": PixelTask("arm/lift:cameras=view+front,state=robot", noise=0.3),
+    "lift": PixelTask("arm/lift:cameras=view+front,state=robot", noise=0.3, true_state=False),
 }
 
 
@@ -101,13 +104,29 @@ def main() -> None:
             task = replace(
                 task, env_steps=args.env_steps or task.env_steps, updates=args.updates or task.updates
             )
+            methods = args.methods.split("+") if args.methods else []
+            check(name, task, methods, quick=args.quick)
             emit(f"pixels/{name}/render_ms", round(render_ms(task.env), 2), "cpu-ms/env-step", cameras=2)
             for seed in range(args.first_seed, args.first_seed + (1 if args.quick else args.seeds)):
                 prepare(task, seed, folder / name, args.device, quick=args.quick)
-                for method in args.methods.split("+") if args.methods else []:
+                for method in methods:
                     finetune(name, task, seed, method, folder / name, args.device, quick=args.quick)
                     if args.other_episodes:
                         evaluate(name, task, seed, method, folder / name, args.other_episodes)
+
+
+def check(name: str, task: PixelTask, methods: list[str], *, quick: bool) -> None:
+    """Exit before anything runs if the task cannot be learned by one of the methods."""
+    if unknown := set(methods) - set(METHODS):
+        raise SystemExit(
+            f"--methods: {', '.join(sorted(unknown))} unknown, expected of {', '.join(METHODS)}."
+        )
+    if not any(method.endswith("_taught") for method in methods):
+        return
+    if not task.true_state:
+        raise SystemExit(f"{name} has no true state for the teacher of the methods *_taught; give --only.")
+    if task.env_steps < LEAST_TAUGHT and not quick:
+        raise SystemExit(f"The methods *_taught need --env-steps={LEAST_TAUGHT} or more.")
 
 
 def render_ms(env_name: str, steps: int = 60) -> float:
@@ -130,7 +149,7 @@ def prepare(task: PixelTask, seed: int, folder: Path, device: str, *, quick: boo
     demos = folder / "demos"
     measured(
         "collect", demos, env=task.env, episodes=2 if quick else 25, noise=task.noise, num_envs=COLLECTORS,
-        privileged=True,
+        privileged=task.true_state,
     )  # fmt: skip
     train(task, seed, demos, folder / f"base-{seed}", device, quick=quick)
 
@@ -276,7 +295,9 @@ def report(
 
 
 def collected_steps(folder: Path, seed: int) -> int:
-    """Environment steps of a collection, at most: a failed or an unfinished episode counts LONGEST."""
+    """Environment steps of a collection without interruptions, at most: a failed or an unfinished episode
+    counts LONGEST.
+    """
     store = EpisodeStore(folder)
     lost = first_index(seed, store) - len(store) + COLLECTORS
     return sum(episode.frames for episode in store) + LONGEST * lost

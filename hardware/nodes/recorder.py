@@ -189,7 +189,7 @@ class RecorderNode:
         assert running is not None
         running.discard()
         return self._tell(
-            f"{running.path.name} is empty and was thrown away: no state, no picture and no command came. Is "
+            f"{running.path.name} is empty and was discarded: no state, no picture and no command came. Is "
             "the robot on, and in this ROS domain and namespace?"
         )
 

@@ -5,6 +5,7 @@ with these keys.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -70,7 +71,7 @@ def naming_file(robot: str) -> Iterator[None]:
     try:
         yield
     except RoboRLError as error:
-        if robot not in ROBOTS and robot not in str(error):
+        if robot not in ROBOTS and not re.search(rf"(?<![\w./-]){re.escape(robot)}(?![\w/-])", str(error)):
             error.args = (f"{robot}: {error}",)
         raise
 

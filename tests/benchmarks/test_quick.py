@@ -17,7 +17,10 @@ NEEDS_DATA = {"pusht"}  # the published demonstrations, which are not in the rep
 NOT_QUICK = {"attack", "demo"}  # parts that take arguments; the whole workflow
 
 
-MORE = [("pixels", "--methods=lanes_retrained")]  # parts that a program runs on request only
+MORE = [  # parts that a program runs on request only
+    ("pixels", "--methods=lanes_retrained"),
+    ("pixels", "--methods=lanes_taught+steering_taught"),
+]
 
 
 @pytest.mark.slow

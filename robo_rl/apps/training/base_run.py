@@ -28,9 +28,8 @@ from robo_rl.apps.training.embodiments import (
 from robo_rl.apps.training.initial_encoders import start_from
 from robo_rl.apps.training.initial_policy import (
     check_fit,
-    load_initial,
+    load_start,
     misfits,
-    source_of_shape,
     with_shape_of,
 )
 from robo_rl.apps.training.train_data import TrainData, check_targets
@@ -86,7 +85,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     train_in_tf32(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     first = config.policy.moment_steps if isinstance(config.policy, VlaConfig) else 0
-    initial = None if config.init is None else load_initial(source_of_shape(config, config.init), first)
+    initial = None if config.init is None else load_start(config, config.init, first)
     if initial is not None:
         config = with_shape_of(initial, config)
     if isinstance(initial, VlaPolicy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from policies.vla.policy import VlaPolicy
 from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.train_data import TrainData, check_targets, unlabelled_sentence
 from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
-from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
+from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.spec import target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
@@ -43,15 +44,17 @@ def load_initial(init: str, moment_steps: int = 0) -> GenerativePolicy | VlaPoli
     return policy
 
 
-def source_of_shape(config: TrainConfig, init: str) -> str:
-    """What names the policy whose shape and normaliser the training has: `init`, or the newest one of the
-    resumed run itself where `init` is gone. Weights of a resumed run come from its checkpoint.
+def load_start(config: TrainConfig, init: str, moment_steps: int) -> GenerativePolicy | VlaPolicy:
+    """Policy whose shape and normaliser the training has: the newest one of the resumed run itself, because
+    `init` may be gone or trained anew since, else `init`. Weights of a resumed run come from its checkpoint.
+
+    Raises what `load_initial` raises for `init`.
     """
-    try:
-        find_policy(init)
-    except RoboRLError:
-        return (newest_policy(RunDir(Path(config.out))) if config.resume else "") or init
-    return init
+    own = newest_policy(RunDir(Path(config.out))) if config.resume else ""
+    if own:
+        with suppress(CheckpointError):  # a damaged checkpoint
+            return load_initial(own, moment_steps)
+    return load_initial(init, moment_steps)
 
 
 def with_shape_of(policy: GenerativePolicy | VlaPolicy, config: TrainConfig) -> TrainConfig:

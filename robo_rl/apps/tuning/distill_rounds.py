@@ -167,7 +167,8 @@ class Rounds:
 
     def weights(self) -> dict[str, Any]:
         """Weights of the head and of its averages in this round."""
-        return {} if self.distiller is None else self.distiller.state_dict()
+        state = {} if self.distiller is None else self.distiller.state_dict()
+        return {name: state[name] for name in ("head", "average", "slow") if name in state}
 
     def state_dict(self) -> dict[str, Any]:
         """State to continue from. Nothing needs saving before the first collection is done."""

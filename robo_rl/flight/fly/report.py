@@ -50,6 +50,11 @@ _OF_TASK = {
 }  # settings that are copied into results.json
 
 
+def halved(home: float, away: float) -> bool:
+    """True for a loss of more than half of a success that was usable. Both are rates in [0, 1]."""
+    return home >= USABLE and away < 0.5 * home
+
+
 def write_outputs(
     config: FlyConfig, setting: FlightSetup, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
 ) -> str:

@@ -23,7 +23,7 @@ from robo_rl.eval import text
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SIGNIFICANT, PairedTest, SuccessRate
 from robo_rl.eval.video import record_episodes
-from robo_rl.flight.fly.report import USABLE
+from robo_rl.flight.fly.report import USABLE, halved
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in
 from robo_rl.runs.next_step import NEVER, after_evaluation, places_of
@@ -110,7 +110,7 @@ def _lost(each: EngineResult, home: SuccessRate) -> bool:
     """
     rate = each.result.rate.rate
     significant = each.test is not None and each.test.p_value < SIGNIFICANT
-    return rate < home.rate and (significant or (home.rate >= USABLE and rate < 0.5 * home.rate))
+    return rate < home.rate and (significant or halved(home.rate, rate))
 
 
 def engines_of(config: TransferConfig, env: str) -> list[str]:

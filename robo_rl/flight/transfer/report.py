@@ -21,7 +21,7 @@ from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
 from robo_rl.eval.stats import SIGNIFICANT
 from robo_rl.flight.flight_run import FlightRun
-from robo_rl.flight.fly.report import FILMED, USABLE, flight_log, use_of_bundle
+from robo_rl.flight.fly.report import FILMED, USABLE, flight_log, halved, use_of_bundle
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.fly.table import LABELS
 from robo_rl.flight.transfer.film import check_size, film
@@ -96,17 +96,16 @@ def write_files(
 
 
 def next_step(config: TransferConfig, flown: FlightRun, home: TransferRow, drop: Drop) -> str:
-    """Longer training of a policy that seldom succeeds, one with more varied parameters after a loss, else
+    """Training with more varied parameters after a loss, a longer one of a policy that seldom succeeds, else
     the use of its bundle, or its training with one. A craft that cannot be varied more is trained for longer.
     home: in the engine of training. A loss is significant, or one of more than half of a usable success.
     """
     run, trained = holder_of(flown.folder), flown.trained
     changes: dict[str, float] = {"updates": 2 * trained.updates}
     why = "train for longer"
-    usable = home.held.rate >= USABLE
-    halved = usable and drop.points > 50.0 * home.held.rate
-    if drop.points <= 0.0 or (drop.test.p_value >= SIGNIFICANT and not halved):
-        if usable:
+    lost = halved(home.held.rate, home.held.rate - drop.points / 100.0)
+    if drop.points <= 0.0 or (drop.test.p_value >= SIGNIFICANT and not lost):
+        if home.held.rate >= USABLE:
             bundle = _bundle_of(flown.folder)
             return _own_bundle(flown) if bundle is None else use_of_bundle(trained, str(bundle))
     elif (width := _more_varied(trained)) is not None:

@@ -62,6 +62,10 @@ def test_arguments_are_named_as_launch_takes_them(sentence: str, said: str) -> N
             "Train with robo-rl fly level=rates, or give robot:=b.",
         ),
         (
+            "Say robo-rl up arm_sim --check robot=[0.1, 0.2] bus=dds, or bus=auto.",
+            "Say robo-rl up arm_sim --check robot=[0.1, 0.2] bus=dds, or bus:=auto.",
+        ),
+        (
             "Say robo-rl up arm_sim robot='a b' level=x or seed=2.",
             "Say robo-rl up arm_sim robot='a b' level=x or seed:=2.",
         ),

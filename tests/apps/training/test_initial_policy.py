@@ -79,11 +79,13 @@ def test_it_starts_from_the_weights_and_keeps_shape_and_normaliser(base: Path, t
     assert json.loads((moved / "policy/policy.json").read_text())["train"]["init"] == str(base)
 
 
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("since", ["kept", "deleted", "trained anew"])
 def test_killed_and_resumed_gives_the_same_weights(
-    gone: bool, data: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    since: str, data: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also without the policy that it was started from: its checkpoint holds all that this gave."""
+    """Also if the policy that it was started from is gone or has another shape since: the checkpoint holds
+    all that it gave.
+    """
     base = Path(shutil.copytree(base, tmp_path / "base"))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert train.main(further(data, base, whole)) == 0
@@ -91,8 +93,10 @@ def test_killed_and_resumed_gives_the_same_weights(
         patched.setattr(RunSession, "save", dying(RunSession.save, 2))
         with pytest.raises(Killed):
             train.main(further(data, base, killed))
-    if gone:
+    if since == "deleted":
         shutil.rmtree(base)
+    elif since == "trained anew":
+        assert train.main(train_config(data, base, chunk=6, execute=2, overwrite=True)) == 0
     assert train.main(further(data, base, killed, resume=True)) == 0
     ended, resumed = weights(whole), weights(killed)
     assert all(torch.equal(resumed[name], value) for name, value in ended.items())

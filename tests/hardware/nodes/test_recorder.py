@@ -226,7 +226,7 @@ def test_empty_recording_is_deleted(tmp_path: Path, end: str) -> None:
     robot.spin(lambda: world.now() >= 0.1)
     saved, sentence = world.bus("human").call(f"recorder/{end}", 1.0)
     assert not saved
-    assert "is empty and was thrown away: no state, no picture and no command came" in sentence
+    assert "is empty and was discarded: no state, no picture and no command came" in sentence
     assert said[-1] == sentence
     assert not list(tmp_path.glob("episode_*"))
     assert not list((tmp_path / IN_PROGRESS).iterdir())

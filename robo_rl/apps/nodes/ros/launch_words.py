@@ -7,8 +7,12 @@ import re
 from collections.abc import Collection, Mapping
 
 VARIABLE = "ROBO_RL_LAUNCH_ARGUMENTS"  # of a node that `ros2 launch` started: names, with commas between
-_VALUE = r"'[^']*'|\"[^\"]*\"|<[^>]*>|\.\.\.|\S*[^\s.,;:!?]|"  # without the sentence's own punctuation
-_UNQUOTED = rf"\brobo-rl(?: [\w/-]+(?![\w=./-])){{0,2}}(?: (?:[\w.]+=(?:{_VALUE})|\.\.\.))*"
+_VALUE = (
+    r"\[[^\]]*\]|'[^']*'|\"[^\"]*\"|<[^>]*>|\.\.\.|\S*[^\s.,;:!?]|"  # without the sentence's own punctuation
+)
+_UNQUOTED = (
+    rf"\brobo-rl(?: [\w/-]+(?![\w=./-])){{0,2}}(?: (?:--?[a-z][\w-]*(?!\S*=)|[\w.]+=(?:{_VALUE})|\.\.\.))*"
+)
 _COMMAND = rf"(?s:(?<=`)robo-rl [^`]*|{_UNQUOTED})"
 
 
