@@ -33,7 +33,6 @@ from typing import Any
 import torch
 from common import cpu_seconds, emit, own_folder, parser, verb
 
-from robo_rl.apps.collect import first_index
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import EpisodeStore
@@ -118,9 +117,7 @@ def main() -> None:
 def check(name: str, task: PixelTask, methods: list[str], *, quick: bool) -> None:
     """Exit before anything runs if the task cannot be learned by one of the methods."""
     if unknown := set(methods) - set(METHODS):
-        raise SystemExit(
-            f"--methods: {', '.join(sorted(unknown))} unknown, expected of {', '.join(METHODS)}."
-        )
+        raise SystemExit(f"Unknown in --methods: {', '.join(sorted(unknown))}. Known: {', '.join(METHODS)}.")
     if not any(method.endswith("_taught") for method in methods):
         return
     if not task.true_state:
@@ -298,8 +295,11 @@ def collected_steps(folder: Path, seed: int) -> int:
     """Environment steps of a collection without interruptions, at most: a failed or an unfinished episode
     counts LONGEST.
     """
-    store = EpisodeStore(folder)
-    lost = first_index(seed, store) - len(store) + COLLECTORS
+    store, seeds = EpisodeStore(folder), EpisodeSeeds(("collect", seed))
+    missing = {episode.meta.seed for episode in store}
+    while missing:
+        missing.discard(next(seeds))
+    lost = seeds.count - len(store) + COLLECTORS
     return sum(episode.frames for episode in store) + LONGEST * lost
 
 
