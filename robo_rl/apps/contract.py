@@ -23,6 +23,11 @@ def main(config: ContractConfig) -> int:
     bundle = load_bundle(Path(config.bundle))
     if bundle.env.name.startswith(CRAFTS):
         return _flight(config, bundle)
+    if config.robot in (*LINKS, "sim_quad"):
+        raise ConfigError(
+            f"robot={config.robot} is a quadcopter, and {bundle.folder} acts for an arm "
+            f"({bundle.env.name}). Give robot=<description of the arm>, such as sim_arm."
+        )
     robot = load_description(config.robot)
     check_contract(bundle, robot)
     goal = goal_names(bundle)

@@ -6,13 +6,14 @@ import json
 import shutil
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import av
 import pytest
 from safetensors.torch import load_file
 
 from policies.checkpoint import save_policy
-from robo_rl.apps import data, evaluate, export
+from robo_rl.apps import collect, data, evaluate, export
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.datasets import export as data_export
 from robo_rl.apps.datasets import show
@@ -24,7 +25,7 @@ from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
 from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
 from sim.registry import make_env
-from tests.apps.conftest import ENV
+from tests.apps.conftest import ENV, collect_config
 from tests.policies.small import flow_policy
 
 
@@ -112,6 +113,23 @@ def test_out_of_exports_is_refused_by_the_name_that_was_given(run: Path, tmp_pat
         data.merge(DataMergeConfig(["not looked for"], out))
     with pytest.raises(ConfigError, match=f"^out={out}.png cannot be written"):
         show.main(DataShowConfig("not looked for", out=f"{out}.png"))
+
+
+def test_a_dataset_takes_no_other_inside(tmp_path: Path) -> None:
+    """It is copied, moved and deleted as a whole."""
+    collect.main(collect_config(tmp_path / "data", episodes=1))
+    inside, source = str(tmp_path / "data" / "more" / "out"), str(tmp_path / "data")
+    with pytest.raises(DataError, match=f"{inside} would lie inside the dataset {source}"):
+        data.merge(DataMergeConfig([source], inside))
+    with pytest.raises(DataError, match=f"{inside} would lie inside the dataset {source}"):
+        data_export.main(DataExportConfig(source, "zarr", inside))
+    assert not (tmp_path / "data" / "more").exists()
+
+
+@pytest.mark.parametrize(("name", "given"), [("images", "png"), ("crf", 30)])
+def test_picture_settings_of_lerobot_are_refused_elsewhere(name: str, given: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}={given} is of format=lerobot and has no effect on"):
+        data_export.main(DataExportConfig("not looked for", "robomimic", "new.hdf5", **{name: given}))
 
 
 def test_a_full_disk_costs_no_measurement(

@@ -127,8 +127,8 @@ def split_at(
         )
     second = max(numbers(root)) + 1
     report = EditReport(
-        f"Episode {episode} {_would_be(dry_run)}split: its first {counted(frame, 'frame')} stay {episode}, "
-        f"the other {whole.frames - frame} are episode {second}.",
+        f"Episode {episode} {_would_be(dry_run)}split at frame {frame}: {counted(frame, 'frame')} in "
+        f"{episode}, {whole.frames - frame} in the new episode {second}.",
         (episode, second), there, there + 1, dry_run,
     )  # fmt: skip
     if not dry_run:

@@ -15,13 +15,21 @@ from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.rehearsal import counted_dataset, current_rehearsal
-from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 
 
 def refuse_existing(out: str | Path) -> None:
-    """Raise DataError if `out` exists."""
+    """Raise DataError if `out` exists, or would lie inside a dataset."""
     if Path(out).exists():
         raise DataError(f"{out} exists already. Choose another path for the new dataset.")
+    refuse_inside(out)
+
+
+def refuse_inside(out: str | Path) -> None:
+    """Raise DataError if `out` would lie inside a dataset, which is copied, moved and deleted as a whole."""
+    for folder in Path(out).absolute().parents:
+        if (folder / DATASET_JSON).exists():
+            raise DataError(f"{out} would lie inside the dataset {folder}. Choose a path beside it.")
 
 
 @contextmanager

@@ -312,6 +312,14 @@ def test_contract_names_the_cameras_that_the_bundle_uses(keys: tuple[str, ...], 
     assert camera_words(bundle, robot) == words
 
 
+@pytest.mark.parametrize("name", ["crazyflie", "sim_quad"])
+def test_contract_of_an_arm_with_a_quadcopter_is_refused(
+    name: str, reach: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["contract", f"bundle={reach.folder}", f"robot={name}"]) == 2
+    assert f"robot={name} is a quadcopter, and {reach.folder} acts for an arm" in capsys.readouterr().err
+
+
 def test_a_missing_file_of_a_driver_is_named(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     """No error number of the operating system; what is there instead."""
     assert main(["contract", f"bundle={reach.folder}", "robot=nope.yaml"]) == 2
