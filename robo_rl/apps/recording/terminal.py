@@ -27,6 +27,7 @@ from robo_rl.apps.recording.requests import (
 )
 from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.counts import counted
 
 HOLD_S = 0.15
 STATUS_S = 0.25  # between two status lines
@@ -155,6 +156,6 @@ def status_line(view: Mapping[str, Any]) -> str:
     free = "dataset UNREACHABLE" if view["disk_gb"] is None else f"{view['disk_gb']:.0f} GB left"
     return (
         f"[{robot['filter']['phase']}] {episode['state']}{clock} | {episode['count']} saved, "
-        f"{episode['successes']} successes | {drive.get('control', 'other')} | {ages} | "
+        f"{counted(episode['successes'], 'success', 'successes')} | {drive.get('control', 'other')} | {ages} | "
         f"{view['loop']['hz']:.0f} Hz | {free}"
     )

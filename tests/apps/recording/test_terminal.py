@@ -91,6 +91,9 @@ def test_the_status_is_one_line(typist: tuple[RecordingCell, int]) -> None:
     cell, _ = typist
     line = status_line(cell.shared.view)
     assert "\n" not in line
+    view = cell.shared.view
+    one = {**view, "episode": {**view["episode"], "count": 1, "successes": 1}}
+    assert "| 1 saved, 1 success |" in status_line(one)
     for words in ("[armed]", "idle", "0 saved", "front", "wrist", "Hz"):
         assert words in line
 
