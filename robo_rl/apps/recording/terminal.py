@@ -154,8 +154,8 @@ def status_line(view: Mapping[str, Any]) -> str:
     clock = f" {episode['seconds']:.1f} s" if episode["state"] != "idle" else ""
     drive = view.get("drive") or {}
     free = "dataset UNREACHABLE" if view["disk_gb"] is None else f"{view['disk_gb']:.0f} GB left"
+    saved = f"{episode['count']} saved, {counted(episode['successes'], 'success', 'successes')}"
     return (
-        f"[{robot['filter']['phase']}] {episode['state']}{clock} | {episode['count']} saved, "
-        f"{counted(episode['successes'], 'success', 'successes')} | {drive.get('control', 'other')} | {ages} | "
-        f"{view['loop']['hz']:.0f} Hz | {free}"
+        f"[{robot['filter']['phase']}] {episode['state']}{clock} | {saved} | "
+        f"{drive.get('control', 'other')} | {ages} | {view['loop']['hz']:.0f} Hz | {free}"
     )
