@@ -26,12 +26,7 @@ from robo_rl.apps.training.embodiments import (
     save_policies,
 )
 from robo_rl.apps.training.initial_encoders import start_from
-from robo_rl.apps.training.initial_policy import (
-    check_fit,
-    load_start,
-    misfits,
-    with_shape_of,
-)
+from robo_rl.apps.training.initial_policy import check_fit, load_start, misfits, with_shape_of
 from robo_rl.apps.training.train_data import TrainData, check_targets
 from robo_rl.apps.training.train_ranks import (
     check_equal,
