@@ -7,6 +7,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.path_error import dangling
 
 
 def check_file(key: str, path: str | None) -> None:
@@ -46,6 +47,8 @@ def ending_in_name(folder: Path) -> Path:
 
 def _check_above(key: str, path: str, folder: Path) -> None:
     """Check the nearest existing parent of `folder` (absolute path); missing folders are created later."""
+    if gone := dangling(folder):
+        raise ConfigError(f"{key}={path} cannot be written: {gone} Choose another path.")
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         raise ConfigError(

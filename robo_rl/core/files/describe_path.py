@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from robo_rl.core.files.path_error import dangling
 from robo_rl.core.text.nearest import nearest
 
 _MOST_NAMES = 5  # names of a folder's content in a message
@@ -46,12 +47,12 @@ def not_a(path: Path, kind: str, mark: str = "") -> str:
     """Sentence on a path that is not of this kind, e.g. "runs/a is a run, not a dataset."
 
     mark: file that it lacks, to be named. For a path that does not exist, the sentence names the nearest
-    existing folder and what is there.
+    existing folder and what is there, or the link whose target is missing.
     """
     if path.exists():
         lacks = f": it holds no {mark}" if mark and path.is_dir() else ""
         return f"{path} {describe_path(path)}, not {kind}{lacks}."
-    return f"{path} does not exist; {_nearest_folder(path)}."
+    return dangling(path) or f"{path} does not exist; {_nearest_folder(path)}."
 
 
 def _nearest_folder(path: Path) -> str:

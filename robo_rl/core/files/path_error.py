@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 from robo_rl.core.errors import DiskFullError, RoboRLError
 
@@ -19,6 +21,9 @@ NOT_ALLOWED = (
 )
 
 
+_BY_PERMISSIONS = (errno.EACCES, errno.EPERM)
+
+
 class PathError(RoboRLError):
     """A path that the system refuses."""
 
@@ -30,8 +35,18 @@ def explained(error: OSError) -> RoboRLError | None:
     if error.errno in DISK_FULL:
         where = f" ({error.filename})" if error.filename else ""
         return DiskFullError(f"The disk is full{where}. Free some space and start again.")
-    if error.errno in NOT_ALLOWED and error.filename is not None:
-        return PathError(
-            f"{error.strerror}: {error.filename}. Choose another path, or change its permissions."
-        )
+    if error.filename is None:
+        return None
+    if error.errno in (errno.EEXIST, errno.ENOENT) and (gone := dangling(Path(os.fsdecode(error.filename)))):
+        return PathError(f"{gone} Choose another path, or make the folder that the link names.")
+    if error.errno in NOT_ALLOWED:
+        ways = "Choose a shorter one" if error.errno == errno.ENAMETOOLONG else "Choose another path"
+        more = ", or change its permissions" if error.errno in _BY_PERMISSIONS else ""
+        return PathError(f"{error.strerror}: {error.filename}. {ways}{more}.")
     return None
+
+
+def dangling(path: Path) -> str:
+    """Sentence on the link in `path` whose target does not exist; empty without one."""
+    link = next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
+    return "" if link is None else f"{link} is a link to {os.readlink(link)}, which does not exist."
