@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import EnvError
+from robo_rl.core.files.machine_code import make_cache_folder
 from sim.compile.column_trace import ColumnProgram
 from sim.compile.cuda_code import THREADS, cuda_source_of
 
@@ -47,7 +48,7 @@ def architecture(device: torch.device) -> str:
 def build_cuda(source: str, path: Path, arch: str) -> None:
     """Compile to `path` atomically. Raises EnvError when NVRTC is missing or fails."""
     code = compile_cuda(nvrtc_library(), source, arch)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder(path.parent)
     partial = path.with_name(f".{path.stem}-{os.getpid()}.cubin")
     try:
         partial.write_bytes(code)

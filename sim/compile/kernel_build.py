@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.core.files.machine_code import no_build, stopped_at_once
+from robo_rl.core.files.machine_code import make_cache_folder, no_build, stopped_at_once
 
 OPTIONS: dict[str, Any] = {
     "max_fusion_size": 4096,  # the default of 64 would cut one physics step into several loops over memory
@@ -27,7 +27,7 @@ def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: 
     """
     from torch._inductor.exc import CppCompileError, InductorError
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder(path.parent)
     partial = path.with_name(f".{path.stem}-{os.getpid()}.pt2")
     try:
         with stopped_at_once(), warnings.catch_warnings():

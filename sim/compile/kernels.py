@@ -121,7 +121,7 @@ def _compile_columns(traced: ColumnProgram, examples: Sequence[Tensor]) -> Kerne
         path = cache_folder() / "kernels" / f"{name}.cubin"
     else:
         source, path = column_source(traced)
-    if not path.exists():
+    if not os.path.exists(path):  # false also where it may not be read
         if on_gpu:
             build_cuda(source, path, arch)
         else:
@@ -139,7 +139,7 @@ def _compile_graph(
         return Kernel(captured(graph, examples), 0.0, compiled=True, expected=_layout(examples))
     path = cache_folder() / "kernels" / f"{_name(graph, examples)}.pt2"
     start_s, compile_s = _cpu_s(), 0.0
-    if not path.exists():
+    if not os.path.exists(path):  # false also where it may not be read
         say("compiling a kernel (once per task and number of environments, some 25 s on an idle core) ...")
         build_kernel(graph, examples, path)
         compile_s = _cpu_s() - start_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -16,6 +17,7 @@ from types import FrameType
 import torch
 
 from robo_rl.core.errors import EnvError
+from robo_rl.core.files.path_error import DISK_FULL
 from robo_rl.core.process_signals import ended_by
 
 FLAGS = (
@@ -31,13 +33,36 @@ UNITS = {  # what torch says that the processor can do -> the vector instruction
     "AVX512": ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mavx2", "-mfma"),
     "AVX2": ("-mavx2", "-mfma"),
 }
+_OTHER_FOLDER = "Set the environment variable ROBO_RL_CACHE to a folder that can be written."
 
 
 def cache_folder() -> Path:
-    """Folder of cached files: ROBO_RL_CACHE, else $XDG_CACHE_HOME/robo-rl, else ~/.cache/robo-rl."""
+    """Folder of cached files: ROBO_RL_CACHE, else $XDG_CACHE_HOME/robo-rl, else ~/.cache/robo-rl.
+
+    Raises EnvError for a user without a home folder.
+    """
     if chosen := os.environ.get("ROBO_RL_CACHE"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robo-rl"
+    if above := os.environ.get("XDG_CACHE_HOME"):
+        return Path(above) / "robo-rl"
+    try:
+        return Path.home() / ".cache" / "robo-rl"
+    except RuntimeError as error:  # HOME is not set, and the system knows no user of this number
+        raise EnvError(f"This user has no home folder for compiled code. {_OTHER_FOLDER}") from error
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make a folder for files of the cache. Raises EnvError that names ROBO_RL_CACHE if it is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        raise EnvError(
+            f"Compiled code cannot be kept in {folder} ({error.strerror}). {_OTHER_FOLDER}"
+        ) from error
 
 
 def cpp_compiler() -> str | None:
@@ -58,9 +83,10 @@ def library_path(source: str, more: Sequence[str]) -> Path:
 def build_library(source: str, path: Path, more: Sequence[str], what: str) -> None:
     """Compile to `path` atomically. what: for the message of a failure.
 
-    Raises EnvError when the compiler fails, KeyboardInterrupt when Ctrl-C or SIGTERM ends the wait.
+    Raises EnvError when the compiler or the folder fails, KeyboardInterrupt when Ctrl-C or SIGTERM ends the
+    wait.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder(path.parent)
     partial = path.with_name(f".{path.stem}-{os.getpid()}.so")
     command = [cpp_compiler() or "g++", *_flags(more), "-x", "c++", "-", "-o", str(partial)]
     try:

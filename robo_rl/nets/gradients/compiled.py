@@ -6,6 +6,7 @@ Small networks spend most of a pass between torch's operations. The matrix produ
 from __future__ import annotations
 
 import ctypes
+import os
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -144,9 +145,9 @@ def machine_code(layers: Sequence[Layer]) -> ctypes.CDLL | None:
 def _library() -> ctypes.CDLL | None:
     """The library, built at the first call; None with a warning where that fails."""
     source = files("robo_rl.nets.gradients").joinpath("stack.cpp").read_text()
-    path = library_path(source, FLAGS)
     try:
-        if not path.exists():
+        path = library_path(source, FLAGS)
+        if not os.path.exists(path):  # false also where it may not be read
             if cpp_compiler() is None:
                 raise EnvError("No C++ compiler was found. Install one, for example: sudo apt install g++")
             build_library(source, path, FLAGS, "the learner's passes")
