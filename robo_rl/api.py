@@ -39,6 +39,7 @@ from robo_rl.conf.schema import CollectConfig, EvaluateConfig, ExportConfig
 from robo_rl.conf.train import PretrainConfig, TrainConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.durable import read_json
+from robo_rl.core.files.path_error import explained
 from robo_rl.core.plugins import load_plugins
 from robo_rl.core.protocols import VecEnv
 from robo_rl.data.store import EpisodeStore as Dataset
@@ -236,9 +237,16 @@ def _rate(result: dict[str, Any] | None) -> SuccessRate | None:
 
 @contextlib.contextmanager
 def _output(shown: bool) -> Iterator[None]:
-    """Show progress bars and messages as on the command line, or none."""
-    if shown:
-        yield
-        return
-    with contextlib.redirect_stdout(io.StringIO()), hidden():
-        yield
+    """Show progress bars and messages as on the command line, or none. What the system refuses is raised as
+    RoboRLError.
+    """
+    try:
+        with contextlib.ExitStack() as quiet:
+            if not shown:
+                quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+                quiet.enter_context(hidden())
+            yield
+    except OSError as error:
+        if (known := explained(error)) is None:
+            raise
+        raise known from error

@@ -219,3 +219,11 @@ def test_lazy_table_matches_the_api() -> None:
     }
     assert own - {"T"} <= set(api.__all__)
     assert all(getattr(rr, name) is getattr(api, name) for name in rr.__all__)
+
+
+def test_what_the_system_refuses_is_an_error_of_the_package(dataset: Path, tmp_path: Path) -> None:
+    """A script catches rr.RoboRLError alone, with the sentence that the command line prints."""
+    (tmp_path / "runs").symlink_to(tmp_path / "disk")
+    for progress in (False, True):
+        with pytest.raises(rr.RoboRLError, match=r"runs is a link to .*disk, which does not exist"):
+            rr.train(data=dataset, out=tmp_path / "runs" / "a", steps=1, progress=progress)
