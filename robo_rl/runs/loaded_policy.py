@@ -223,7 +223,8 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
     trained = "data" in settings  # not fine-tuned, which keeps the newest two
     more = "; robo-rl train keep_checkpoints= keeps more of them" if trained else ""
     has = ", ".join(map(str, there))
-    found = f"a run deletes its older ones, and {has} are left" if step < there[0] else f"it has {has}"
+    left = f"step {has} is left" if len(there) == 1 else f"steps {has} are left"
+    found = f"a run deletes its older ones, and {left}" if step < there[0] else f"it has {has}"
     raise CheckpointError(f"{run.path} has no checkpoint of step {step}: {found}. Name one of these{more}.")
 
 

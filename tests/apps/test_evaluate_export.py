@@ -42,7 +42,7 @@ def test_checkpoint_can_be_evaluated(run: Path, tmp_path: Path) -> None:
     final = load_file(run / "policy" / "weights.safetensors")
     assert all(tensor.equal(final[name]) for name, tensor in last.items())
     assert evaluate.main(evaluate_config(Path(f"{run}@8"))) == 0
-    with pytest.raises(CheckpointError, match="of step 4: a run deletes its older ones, and 8, 12 are left"):
+    with pytest.raises(CheckpointError, match=r"of step 4: .* older ones, and steps 8, 12 are left"):
         find_policy(f"{run}@4")
     with pytest.raises(CheckpointError, match="has no checkpoint of step 9: it has 8, 12"):
         find_policy(f"{run}@9")
