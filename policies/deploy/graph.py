@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -142,6 +143,8 @@ def _errors(runtime: Any) -> tuple[type[Exception], ...]:
 
 
 def _onnxruntime() -> Any:
+    # Else it sends usage data to its developers from Linux, and keeps a number of the machine in ~/.cache.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ModuleNotFoundError as error:

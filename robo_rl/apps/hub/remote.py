@@ -28,6 +28,7 @@ class HubRepo:
     def __init__(self, name: str, repo_type: str) -> None:
         if name.count("/") != 1 or not all(name.split("/")):
             raise ConfigError(f"repo={name} is no repository, expected <user or organisation>/<name>.")
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when the package is imported
         try:
             from huggingface_hub import HfApi
         except ModuleNotFoundError as error:
@@ -35,7 +36,6 @@ class HubRepo:
                 f"The Hub needs the package 'huggingface_hub', which is not installed. "
                 f"Run: {install_command('huggingface_hub', None)}"
             ) from error
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         self.name, self.repo_type = name, repo_type
         self.endpoint = os.environ.get("HF_ENDPOINT", ENDPOINT).rstrip("/")
         self._api: Any = HfApi(endpoint=self.endpoint, library_name="robo-rl")
