@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from tests.hardware.domains import free_domain
+from tests.shared_folder import shared_folder
 
 
 class HasFileno(Protocol):
@@ -27,6 +28,7 @@ class HasFileno(Protocol):
 def pytest_configure() -> None:
     """Two test workers on two cores: more threads would compete."""
     torch.set_num_threads(1)
+    shared_folder()  # before the workers start, which inherit it
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A shell starts background jobs with Ctrl-C ignored; programs under test would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from sim.engines.scene import Scene
 
 class KinematicChain:
     """Geometry of one arm in one scene. Raises UnknownNameError for a joint or tool that the scene lacks, and
-    ConfigError for joints that are no chain of hinges.
+    ConfigError for joints that are no chain of hinges. Chains of the same numbers on one device are equal.
     """
 
     def __init__(
@@ -59,6 +60,16 @@ class KinematicChain:
         self._rest = {
             body: Pose(tensor(model.body_pos[body]), tensor(model.body_quat[body])) for body in self.bodies
         }
+        numbers = (model.jnt_axis[ids], model.jnt_pos[ids], model.qpos0[model.jnt_qposadr[ids]], *ranges)
+        numbers += (tool_m, tool_quat, model.body_pos[self.bodies], model.body_quat[self.bodies])
+        links = tuple(body in self.links for body in self.bodies)
+        self._key = (*(np.asarray(each).tobytes() for each in numbers), links, self.low_rad.device, dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KinematicChain) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def place(self, q_rad: Float[Tensor, "n j"]) -> tuple[Pose, Pose]:
         """Poses of the tool and of the links (n, j, ...) at these joint positions."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from tests.hardware.arm_descriptions import NAMES
+from tests.shared_folder import made_once
 
 ENVELOPE = FlightEnvelope(0.8, 12.0, 2.0, (-0.8, -0.8, -0.8), (0.8, 0.8, 0.8))
 
@@ -35,23 +33,12 @@ def arm_env(
     return EnvSpec("test/arm", {"state": state, **obs}, action, 100, control_hz)
 
 
-@cache
-def _copies() -> Path:
-    """Folder of the bundles that this process has made so far; deleted with the process."""
-    folder = tempfile.mkdtemp(prefix="bundles-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
-
-
 def _written_once(folder: Path, asked: str, write: Callable[[Path], Bundle]) -> Bundle:
     """A bundle in `folder`. Exports take seconds, so an identical earlier one is copied.
 
     asked: all that the bundle depends on.
     """
-    copy = _copies() / hashlib.sha256(asked.encode()).hexdigest()
-    if not copy.exists():
-        write(copy)
-    shutil.copytree(copy, folder)
+    shutil.copytree(made_once(hashlib.sha256(asked.encode()).hexdigest(), write), folder)
     return load_bundle(folder)
 
 

@@ -201,6 +201,7 @@ def test_last_report_of_a_craft_that_never_flew() -> None:
     assert str(record) == "flew 0.0 s and did not come within 0.1 m of its goal (nearest 0.40 m)"
 
 
+@pytest.mark.long
 def test_program_ends_after_the_landing(hover: Bundle) -> None:
     """Six metres at 0.3 m/s take 20 s; the last message switches the motors off."""
     flight, ending = Flight(hover), Ending()

@@ -46,7 +46,9 @@ class Flight:
         return float(np.linalg.norm(self.body.read()[0] - goal))
 
 
-@pytest.mark.parametrize("hover", [0.3, 0.5, 0.62])
+@pytest.mark.parametrize(
+    "hover", [pytest.param(0.3, marks=pytest.mark.long), 0.5, pytest.param(0.62, marks=pytest.mark.long)]
+)
 def test_hovers_with_any_hover_thrust(rates: Bundle, hover: float) -> None:
     """To the goal and to the next one, unchanged by the filter; on the bus, thrust is the autopilot's
     fraction.

@@ -55,7 +55,9 @@ def test_unknown_cameras_are_refused() -> None:
         sim_robot(SimRobotNodeConfig(robot="sim_quad", cameras="view"), InProcessWorld().bus("sim_robot"))
 
 
-@pytest.mark.parametrize("chunk", [1, 16], ids=["single", "chunks"])
+@pytest.mark.parametrize(
+    "chunk", [pytest.param(1, id="single", marks=pytest.mark.long), pytest.param(16, id="chunks")]
+)
 def test_policy_uses_recent_depth_only(tmp_path: Path, chunk: int) -> None:
     """As for pictures: until the camera dies, which is reported once."""
     env = arm_env(**{"depth.top": ArraySpec((32, 32), unit="m")})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
@@ -30,6 +31,7 @@ class Noting(DelayedInference):
         return super().request(seen, decision, running)
 
 
+@pytest.mark.long
 def test_policy_needs_both_cameras(tmp_path: Path) -> None:
     """Each observed picture is that of its own camera, scaled as in the bundle; one dead camera ends
     the commands.

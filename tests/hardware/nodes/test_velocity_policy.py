@@ -87,6 +87,7 @@ def test_a_stopped_policy_shows_no_earlier_fault(bundle: Bundle) -> None:
     assert flight.sentence == "stopped"
 
 
+@pytest.mark.long
 def test_a_craft_flies_to_the_ball_and_stops(bundle: Bundle) -> None:
     """Through camera, policy, velocity loop, filter and rate loop, as the environment scores it; the filter
     changes no command.

@@ -218,6 +218,7 @@ def test_the_expert_comes_back_to_one_place() -> None:
     assert torch.allclose(obs["privileged.state"], torch.tensor([0.5, 0.0, 0.0]), atol=0.05)
 
 
+@pytest.mark.long
 def test_the_expert_succeeds_and_the_words_name_its_ball() -> None:
     """Where the told ball is, its picture has the told colour."""
     num = 24

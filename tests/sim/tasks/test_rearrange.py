@@ -156,6 +156,7 @@ def test_a_dropped_cube_loses_the_episode() -> None:
     assert lost.all()
 
 
+@pytest.mark.long
 def test_the_expert_rearranges() -> None:
     """At least 19 of 20, the 95 % that demonstrations need."""
     env: Any = make_env("mobile/rearrange", 20)

@@ -85,7 +85,10 @@ def actions_of_evaluation(name: str, obs_steps: int, workers: int = 0) -> Tensor
     return torch.stack(taken)
 
 
-@pytest.mark.parametrize(("kind", "obs_steps"), [("metaworld", 1), ("arm", 1), ("arm", 3), ("suite", 1)])
+@pytest.mark.parametrize(
+    ("kind", "obs_steps"),
+    [("metaworld", 1), ("arm", 1), ("arm", 3), pytest.param("suite", 1, marks=pytest.mark.long)],
+)
 def test_evaluation_acts_the_same_and_draws_less(
     kind: str, obs_steps: int, drawings: Drawings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
