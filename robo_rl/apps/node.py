@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.apps.nodes.log_stream import log_prints
+from robo_rl.apps.nodes.log_stream import log_prints, name_launch_arguments
 from robo_rl.apps.nodes.node_life import leave, listening, live
 from robo_rl.apps.nodes.node_settings import parse_settings
 from robo_rl.apps.nodes.node_table import NODES, load_attribute, node_settings
@@ -172,4 +172,5 @@ def _help(name: str, schema: type) -> str:
 
 if __name__ == "__main__":
     ignore_lost_readers()
+    name_launch_arguments()
     sys.exit(main())

@@ -33,7 +33,9 @@ class NodeNames:
         self._ros = ros
         announced = Topic(participant, "ros_discovery_info", carrier(ros, INFO), Qos(PLAIN))
         # The messages of all nodes have the same key, so a depth of 1 would keep only the last of them.
-        self._reader: Any = DataReader(participant, announced, endpoint_qos(True, True, MANY))
+        # Nodes on rmw_cyclonedds warn of a reader without a type hash.
+        qos = endpoint_qos(True, True, MANY, f"typehash={ros.type_hash(INFO)};")
+        self._reader: Any = DataReader(participant, announced, qos)
 
     def by_endpoint(self) -> dict[bytes, str]:
         """Full names of nodes by the GUIDs of their endpoints."""

@@ -1,11 +1,14 @@
-"""Text streams that pass complete lines to the log of a node's bus, and so to /rosout."""
+"""Text streams of a node: complete lines go to the log of its bus, and so to /rosout, and name arguments as
+the launcher takes them.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from robo_rl.apps.nodes.ros.launch_words import as_started
+from robo_rl.apps.nodes.ros.launch_words import VARIABLE, as_started
 
 if TYPE_CHECKING:  # see node_life
     from hardware.bus.protocol import LoggingBus
@@ -40,3 +43,30 @@ def log_prints(bus: object, name: str) -> None:
     if isinstance(bus, LoggingBus):
         sys.stdout = LogStream(bus, name, sys.stdout, warning=False)
         sys.stderr = LogStream(bus, name, sys.stderr, warning=True)
+
+
+class LaunchStream:
+    """Text stream whose lines name arguments as `ros2 launch` takes them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._begun = stream, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self._stream.write(f"{as_started(line)}\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.write(as_started(self._begun))
+        self._begun = ""
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def name_launch_arguments() -> None:
+    """Let further prints of this process name arguments as `ros2 launch` takes them, if that started it."""
+    if os.environ.get(VARIABLE):
+        sys.stdout, sys.stderr = LaunchStream(sys.stdout), LaunchStream(sys.stderr)

@@ -26,6 +26,7 @@ from robo_rl.core.text.nearest import did_you_mean
 PYTHON = "python3"  # of the nodes; `ros2` itself may run in another one, which lacks their packages
 FILES = ("sim.launch.py", "arm.launch.py", "quad.launch.py", "teleop.launch.py")
 PREFLIGHT = "robo_rl.apps.nodes.preflight"
+AUTO_BUS = "robo_rl.apps.nodes.ros.bus"
 PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
 _LOCKS: list[FolderLock] = []  # locks of namespaces, held until this process ends
 COMMON = {
@@ -45,7 +46,11 @@ COMMON = {
         "bus:=rclpy: loopback discovers nodes of this machine alone, lan those of the network too; without "
         "effect where a variable of ROS or DDS chooses the network",
     ),
-    "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
+    "bus": (
+        "rclpy",
+        "rclpy, or dds: without rclpy, for a Python that ROS is not built for; auto: rclpy where the nodes' "
+        "Python has it, dds otherwise",
+    ),
 }
 BUSES = ("rclpy", "dds", "auto")  # not in_process: each node is a process
 EMPTY = ("''", '""')  # `ros2 launch` refuses `goal:=`, so an empty value is written `goal:="''"`
@@ -110,9 +115,10 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
     if value("params_file") and not os.path.isfile(value("params_file")):  # launch only warns
         raise ConfigError(f"params_file={value('params_file')} is no file. Give the path of a YAML file.")
     space = {"namespace": value("namespace")} if value("namespace") else {}
-    common = [f"bus={value('bus')}"]
-    if value("bus") != "rclpy":  # ROS' own namespace works with rclpy alone
-        _refuse_what_needs_rclpy({name: value(name) for name in (*NEED_RCLPY, "bus")})
+    bus = _bus(value("bus"), context, tell)
+    common = [f"bus={bus}"]
+    if bus != "rclpy":  # ROS' own namespace works with rclpy alone
+        _refuse_what_needs_rclpy({name: value(name) for name in NEED_RCLPY}, bus)
         common += [f"{key}={name}" for key, name in space.items()]
     emptied = {key: "" for key, text in given.items() if text in EMPTY}
     filled = {key: text for key, text in given.items() if text} | emptied
@@ -125,13 +131,13 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
 
     def parameters(words: list[str]) -> list[Any]:
         """Parameters of one node. Later ones win: the set's defaults are words, and lose."""
-        if value("bus") != "rclpy":
+        if bus != "rclpy":
             return []
         files = [value("params_file")] if value("params_file") else []
         own = explicit_parameters(words, chosen.settings_from(words[0], explicit))
         return [*files, {"use_sim_time": value("use_sim_time") == "true", **own}]
 
-    network = network_variables(value("network"), value("bus"), os.environ)
+    network = network_variables(value("network"), bus, os.environ)
     if notice := network_notice(network):
         tell(notice)
     models = (
@@ -180,16 +186,31 @@ def _check(commands: Mapping[str, Sequence[str]], context: Any) -> list[str]:
     """Remarks on the nodes, checked as `robo-rl up` does, in their Python. Raises ConfigError with its
     sentence.
     """
-    checked = subprocess.run(
-        [PYTHON, "-m", PREFLIGHT, json.dumps(commands), "launch"],
+    lines = _lines_of(context, PREFLIGHT, json.dumps(commands), "launch")
+    return [line.removeprefix("launch: ") for line in lines]
+
+
+def _bus(asked: str, context: Any, tell: Callable[[str], None]) -> str:
+    """The bus of all nodes: for `auto` the one that it selects in their Python."""
+    if asked != "auto":
+        return asked
+    found = _lines_of(context, AUTO_BUS)[-1]
+    tell(f"bus=auto: the nodes run with bus={found}.")
+    return found
+
+
+def _lines_of(context: Any, module: str, *words: str) -> list[str]:
+    """Output of a module in the Python of the nodes. Raises ConfigError with its last line if it fails."""
+    done = subprocess.run(
+        [PYTHON, "-m", module, *words],
         env=dict(getattr(context, "environment", os.environ)),
         capture_output=True,
         text=True,
         check=False,
     )
-    if not checked.returncode:
-        return [line.removeprefix("launch: ") for line in checked.stdout.splitlines()]
-    last = (checked.stderr.strip().splitlines() or [f"{PREFLIGHT}: {ending(checked.returncode)}"])[-1]
+    if not done.returncode:
+        return done.stdout.splitlines()
+    last = (done.stderr.strip().splitlines() or [f"{module}: {ending(done.returncode)}"])[-1]
     if last.startswith("ModuleNotFoundError"):
         last = (
             f"{PYTHON} cannot check the nodes ({last}): install robo-rl's packages for this Python, or "
@@ -225,12 +246,11 @@ def explicit_parameters(words: Sequence[str], keys: Collection[str]) -> dict[str
     return {key: ParameterValue(text, value_type=str) for key, _, text in pairs if key in keys}
 
 
-def _refuse_what_needs_rclpy(values: Mapping[str, str]) -> None:
+def _refuse_what_needs_rclpy(values: Mapping[str, str], bus: str) -> None:
     """Raise ConfigError for arguments that nodes on another bus would ignore."""
     if found := [name for name in NEED_RCLPY if values[name] not in ("", "false")]:
         raise ConfigError(
-            f"{found[0]}={values[found[0]]} needs bus=rclpy: nodes with bus={values['bus']} read no "
-            "parameters of ROS."
+            f"{found[0]}={values[found[0]]} needs bus=rclpy: nodes with bus={bus} read no parameters of ROS."
         )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from robo_rl.apps.node import main as node_main
 from robo_rl.apps.nodes import ros_launch
-from robo_rl.apps.nodes.log_stream import LogStream
+from robo_rl.apps.nodes.log_stream import LaunchStream, LogStream
 from robo_rl.apps.nodes.ros.launch_words import VARIABLE, as_launch_arguments
 from robo_rl.core.errors import ConfigError
 from tests.apps.nodes.fake_launch import GIVEN, describe, launch
@@ -119,3 +123,26 @@ def test_remarks_of_the_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setattr(ros_launch, "_check", lambda commands, context: ["no goal, or give goal=[x] here."])
     launch(describe("sim"))
     assert "launch: no goal, or give goal:=[x] here.\n" in capsys.readouterr().out
+
+
+def test_prints_of_a_node_without_rclpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They go to the terminal itself, and not through the log of a bus. A line is printed in parts."""
+    monkeypatch.setenv(VARIABLE, "arm,output")
+    stream = io.StringIO()
+    print("note: give arm", end="", file=(launched := LaunchStream(stream)))
+    print("=true.\n\nor output=", "forward", sep="", file=launched)
+    print("arm=", end="", file=launched, flush=True)
+    assert stream.getvalue() == "note: give arm:=true.\n\nor output:=forward\narm:="
+
+
+@pytest.mark.parametrize(("names", "said"), [("", "key=value"), ("key", "key:=value")])
+def test_a_started_node_names_them_in_all_prints(names: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "robo_rl.apps.node"],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3]), VARIABLE: names},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert said in done.stdout

@@ -15,6 +15,8 @@ from cyclonedds.builtin import (
     BuiltinTopicDcpsSubscription,
 )
 
+from hardware.bus.dds.graph import INFO
+from hardware.bus.dds.publications import NodeNames
 from hardware.bus.dds.service import user_data
 from hardware.bus.dds.topics import DdsTopics
 from tests.hardware.domains import free_domain
@@ -51,3 +53,16 @@ def test_type_hashes_are_announced(topics: DdsTopics) -> None:
         "rt/pose": topics.ros.type_hash(POSE),
         "rt/part": "",
     }
+
+
+def test_reader_of_the_names_of_nodes_announces_its_type_hash(topics: DdsTopics) -> None:
+    """Each node on rmw_cyclonedds would print a warning about it at every `robo-rl topic`."""
+    names = NodeNames(topics.ros, topics.participant)
+    ends = BuiltinDataReader(topics.participant, BuiltinTopicDcpsSubscription)
+    found: dict[str, str] = {}
+    late_s = time.monotonic() + 10.0
+    while "ros_discovery_info" not in found and time.monotonic() < late_s:
+        found |= {end.topic_name: user_data(end, "typehash") for end in ends.read(100)}
+        time.sleep(0.01)
+    assert found["ros_discovery_info"] == topics.ros.type_hash(INFO)
+    names.close()
