@@ -76,9 +76,9 @@ def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
 
 def test_only_a_running_episode_is_to_be_salvaged(tmp_path: Path) -> None:
     """Also an edit on a full disk, without any running episode, told to salvage it."""
-    with pytest.raises(DiskFullError, match=r"the edited copy in .* free some space\.$"):
-        with disk.report_full_disk(tmp_path, "the edited copy"):
-            raise OSError(errno.ENOSPC, "No space left on device")
+    match = r"the edited copy in .* free some space\.$"
+    with pytest.raises(DiskFullError, match=match), disk.report_full_disk(tmp_path, "the edited copy"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @contextmanager
