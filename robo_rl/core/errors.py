@@ -104,6 +104,13 @@ class RemoteError(RoboRLError):
 
 
 class DiskFullError(RoboRLError):
-    """A full disk, or one with too little space to continue safely."""
+    """A full disk, or one with too little space to continue safely.
+
+    advice: what to do after some space is free, for callers that do not do it themselves.
+    """
 
     exit_code = 4
+
+    def __init__(self, fact: str, advice: str = "") -> None:
+        super().__init__(f"{fact} {advice}" if advice else fact)
+        self.fact = fact

@@ -62,13 +62,23 @@ def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
     """
     writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0)
     with writer.episode() as episode:
-        with file_size_limit(12_000), pytest.raises(DiskFullError, match="frame 20"):
+        with (
+            file_size_limit(12_000),
+            pytest.raises(DiskFullError, match=r"frame 20.* path=.*set recover=true"),
+        ):
             add_frames(episode, 0, 40)
         episode.add(obs(0, 20), action(0, 20))  # room again: the recording simply goes on
         episode.commit()
     read = EpisodeStore(tmp_path / "set").episode(0)
     np.testing.assert_array_equal(read.obs("state"), [state(0, i) for i in range(21)])
     assert validate(tmp_path / "set") == []
+
+
+def test_only_a_running_episode_is_to_be_salvaged(tmp_path: Path) -> None:
+    """Also an edit on a full disk, without any running episode, told to salvage it."""
+    match = r"the edited copy in .* free some space\.$"
+    with pytest.raises(DiskFullError, match=match), disk.report_full_disk(tmp_path, "the edited copy"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @contextmanager

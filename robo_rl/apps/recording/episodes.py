@@ -235,7 +235,7 @@ class Episodes:
                 )
         except DiskFullError as error:
             self.state = ENDED
-            return f"{error} Then save again; the frames are kept."
+            return f"{error.fact} Then save again: the frames are kept."
         except UnreachableError as error:
             self.state = ENDED
             raise DataError(f"{error} Once the folder is back, save again: the frames are kept.") from error
@@ -320,11 +320,13 @@ class Episodes:
             with self._reachable():
                 if not running.frames:
                     running.discard()
-                    return f"{error} The episode had no frame yet."
+                    return f"{error.fact} The episode had no frame yet, and was discarded."
                 number = running.commit(complete=False, task=self.instruction)
         except (DiskFullError, UnreachableError):
             running.close()
-            return f"{error} The frames are kept; robo-rl data validate recover=true saves them."
+            path = self._writer.path
+            return f"{error.fact} Then save the frames: robo-rl data validate path={path} recover=true"
         self.tally.count(None, complete=False)
         self.version += 1
-        return f"{error} Episode {number} was ended and saved with {running.frames} frames, without a label."
+        saved = f"ended and saved with {running.frames} frames, without a label"
+        return f"{error.fact} Episode {number} was {saved}."

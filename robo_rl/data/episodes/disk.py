@@ -41,8 +41,11 @@ def is_full(error: OSError) -> bool:
 
 
 @contextmanager
-def report_full_disk(path: Path, what: str) -> Iterator[None]:
-    """Context manager that turns the system's 'no space left' into DiskFullError."""
+def report_full_disk(path: Path, what: str, *, running: bool = False) -> Iterator[None]:
+    """Context manager that turns the system's 'no space left' into DiskFullError.
+
+    running: an episode is being written, which the error tells how to salvage.
+    """
     try:
         yield
     except OSError as error:
@@ -50,5 +53,6 @@ def report_full_disk(path: Path, what: str) -> Iterator[None]:
             raise
         raise DiskFullError(
             f"The disk is full: {what} in {path} could not be written. Committed episodes are safe; "
-            "free some space, then salvage the running one: robo-rl data validate recover=true."
+            "free some space.",
+            f"Then salvage the running one: robo-rl data validate path={path} recover=true" * running,
         ) from error

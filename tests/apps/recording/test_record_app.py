@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardware.checks.faulty_disk import full_at_call
 from hardware.topics import TASK
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.apps.recording.dataset import longest_frames, spec_of
@@ -168,6 +169,15 @@ def test_a_full_disk_ends_and_keeps_the_episode(cell: RecordingCell, monkeypatch
     cell.ask(kind="start")
     assert cell.node.episodes.state == "idle"
     assert any("are free on the disk" in sentence for sentence in cell.said)
+
+
+def test_a_full_disk_is_told_without_a_command_that_is_not_needed(cell: RecordingCell) -> None:
+    """It said to salvage the running episode, and that it was saved."""
+    cell.ask(kind="start")
+    with full_at_call(40):
+        cell.run(1.5)
+    assert cell.node.episodes.state == "idle"
+    assert "safe; free some space. Episode 0 was ended and saved with" in cell.said[-1]
 
 
 def test_episodes_are_deleted_and_relabelled_and_it_is_undone(cell: RecordingCell) -> None:

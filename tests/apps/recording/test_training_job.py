@@ -77,6 +77,21 @@ def test_a_training_that_the_operator_stops_has_not_failed(tmp_path: Path) -> No
     assert bench.said == [("the training was stopped; saved update 6 in runs/1", "info")]
 
 
+def test_the_end_of_the_app_tells_how_a_training_goes_on(tmp_path: Path) -> None:
+    """Ctrl-C ended it without a word; its own last line came after the app, and was lost."""
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(2, 2, 0))
+    bench.job.step = 5
+    bench.job.close()
+    ((told, _),) = bench.said
+    command = f"robo-rl train data={tmp_path}/data out={tmp_path}/runs/1 steps=4 resume=true"
+    assert told == f"the training was stopped; it goes on by: {command}"
+    early = Bench(tmp_path)
+    early.job.begin(Tally(2, 2, 0))
+    early.job.close()  # before the run has anything to go on from
+    assert early.said == [("the training was stopped", "info")]
+
+
 def test_a_training_that_ends_by_an_error_has_failed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.job.begin(Tally(2, 2, 0))

@@ -136,6 +136,8 @@ class TrainingJob:
         if self._child is not None:
             self._child.ask_to_stop()
             self._child = None
+            goes_on = f"; it goes on by: {self.command}{' resume=true' * (self.state == 'training')}"
+            self.say(f"the {self.state} was stopped{goes_on if self.step else ''}", "info")
 
     def _start(self, state: str, words: list[str]) -> str:
         self.state, self.command = state, shlex.join(["robo-rl", *words])

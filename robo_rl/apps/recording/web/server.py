@@ -28,6 +28,7 @@ PAGE_FPS = 20.0
 QUALITY = 80
 LONGEST_FORM = 2048  # bytes of the token's form
 REPLACED = 4001  # code with which a socket ends whose page has opened another one
+STUCK_S = 10.0  # a page that takes nothing for this time is gone, as after a lost network
 MOST_PER_S = 150  # messages of one page; a page sends 30 while it drives
 PAGE = re.compile(r"[A-Za-z0-9-]{8,64}")
 FILES = {
@@ -122,19 +123,22 @@ class PageServer:
         self.operators.join(page)
         replaced = self._sockets.get(page)
         self._sockets[page] = socket
+        tasks = [
+            asyncio.create_task(self._send(socket, page)),
+            asyncio.create_task(self._receive(socket, page)),
+        ]
         if replaced is not None:  # a tab that was duplicated has the name of the first one
             self._shared.ask(PlainRequest(kind="release"))
-            with suppress(RuntimeError):
-                await replaced.close(REPLACED, "open in another tab")
-        sender = asyncio.create_task(self._send(socket, page))
+            tasks.append(asyncio.create_task(_replace(replaced)))  # not awaited: its network may be lost
         try:
-            await self._receive(socket, page)
-        except WebSocketDisconnect:
-            pass
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sender.cancel()
-            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-                await sender
+            for task in tasks:
+                task.cancel()
+                with suppress(
+                    asyncio.CancelledError, asyncio.TimeoutError, WebSocketDisconnect, RuntimeError
+                ):
+                    await task
             if self._sockets.get(page) is socket:
                 del self._sockets[page]
             if self.operators.leave(page):
@@ -192,26 +196,37 @@ class PageServer:
             self._shared.ask(PlainRequest(kind="release"))
 
     async def _send(self, socket: WebSocket, page: str) -> None:
-        """Send what is newest, as fast as this page takes it: a slow one misses views, and delays nobody."""
+        """Send what is newest, as fast as this page takes it: a slow one misses views, and delays nobody.
+
+        Raises asyncio.TimeoutError once the page has taken nothing for STUCK_S.
+        """
         shown: dict[str, Image] = {}
-        cameras = list(self._facts["cameras"])
         while True:
             began_s = time.monotonic()
-            view = self._shared.view
-            if view:
-                await socket.send_text(json.dumps({**view, "operators": self.operators.view(page)}))
-            for number, camera in enumerate(cameras):
-                picture = self._shared.pictures.get(camera)
-                if picture is not None and shown.get(camera) is not picture:
-                    shown[camera] = picture
-                    await socket.send_bytes(struct.pack("<B", number) + self._jpeg(camera, picture))
+            await asyncio.wait_for(self._send_newest(socket, page, shown), STUCK_S)
             await asyncio.sleep(max(0.001, began_s + 1.0 / PAGE_FPS - time.monotonic()))
+
+    async def _send_newest(self, socket: WebSocket, page: str, shown: dict[str, Image]) -> None:
+        view = self._shared.view
+        if view:
+            await socket.send_text(json.dumps({**view, "operators": self.operators.view(page)}))
+        for number, camera in enumerate(self._facts["cameras"]):
+            picture = self._shared.pictures.get(camera)
+            if picture is not None and shown.get(camera) is not picture:
+                shown[camera] = picture
+                await socket.send_bytes(struct.pack("<B", number) + self._jpeg(camera, picture))
 
     def _jpeg(self, camera: str, picture: Image) -> bytes:
         known = self._jpegs.get(camera)
         if known is None or known[0] is not picture:
             known = self._jpegs[camera] = (picture, encoded(picture.pixels, QUALITY).tobytes())
         return known[1]
+
+
+async def _replace(socket: WebSocket) -> None:
+    """End a socket whose page has opened another one."""
+    with suppress(RuntimeError, asyncio.TimeoutError):
+        await asyncio.wait_for(socket.close(REPLACED, "open in another tab"), STUCK_S)
 
 
 async def _form(request: Request) -> bytes:

@@ -16,6 +16,8 @@ from robo_rl.core.errors import ConfigError
 
 SWITCH_S = 5e-4  # longest time for which the server's Python code keeps the interpreter from the control loop
 CLOSE_S = 2.0
+PING_S, PONG_S = 5.0, 10.0  # a page that is asleep, or whose network is lost, counts as closed after both
+UNSENT_BYTES = 65_536  # that wait in the kernel for a slow network; more would be old when they arrive
 
 
 def check_certificate(certificate: str | None, key: str | None) -> None:
@@ -47,10 +49,13 @@ class ServerThread:
         key: str | None = None,
     ) -> None:
         sys.setswitchinterval(SWITCH_S)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT_BYTES)  # also of its connections
         config = uvicorn.Config(
             server.app,
             ws="websockets-sansio",
             ws_max_size=4 * LONGEST,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PONG_S,
             ws_per_message_deflate=False,
             lifespan="off",
             log_level="warning",

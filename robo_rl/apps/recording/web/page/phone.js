@@ -115,10 +115,13 @@ function words() {
   if (!view.drive) return "Another program drives this arm; this page records.";
   if (!view.drive.hand) return "The description of this robot has no axes, so its tool cannot be driven. Use the main page.";
   if (view.drive.control === "policy") return "The policy is in control.";
+  if (view.estop) return `The emergency stop is pressed. Release it, press Arm, then ${xr.session ? "hold" : "drag"}.`;
   if (view.robot.filter.phase !== "armed") {
     const why = view.robot.filter.reason.replace("; it goes on after safety_filter/arm", "");
-    return `${why[0].toUpperCase()}${why.slice(1)}. ${view.estop ? "Release it, press" : "Press"} Arm, then ${xr.session ? "hold" : "drag"}.`;
+    return `${why[0].toUpperCase()}${why.slice(1)}. Press Arm, then ${xr.session ? "hold" : "drag"}.`;
   }
+  if (view.episode.state === "paused") return "The arm is held. Resume, or save what is recorded.";
+  if (view.episode.state === "ended") return "The arm is held. Save the episode, or discard it.";
   if (xr.session) return "Hold the button and move. Let go, move back, hold again: the tool stays.";
   return pads.turns ? "A drag turns the tool. Lift the finger and the arm stops." : "A drag moves the tool. Lift the finger and the arm stops.";
 }

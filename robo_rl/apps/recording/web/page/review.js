@@ -21,6 +21,7 @@ export class Review {
     this.dialog.showModal();
     this.dialog.focus(); // not a button: Space and Enter would press it
     this.version = -1;
+    if (!this.rows.length) this.say("Reading the episodes …"); // of a large dataset, or a slow disk
     this.update(view);
   }
 
