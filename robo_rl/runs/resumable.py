@@ -22,7 +22,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from robo_rl.core.errors import DivergedError
+from robo_rl.core.errors import DiskFullError, DivergedError
+from robo_rl.core.files.path_error import explained
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.runs.estimate import TimeEstimate
 from robo_rl.runs.metrics import Metrics
@@ -205,15 +206,30 @@ def resumable(
 
     total, label, unit: of the progress bar. shown: scalars in the bar. keep: number of checkpoints to keep.
     The log is truncated to the instant of the checkpoint. Inside the block, SIGINT and SIGTERM only request a
-    stop, on which `RunSession.run` acts.
+    stop, on which `RunSession.run` acts. A full disk raises DiskFullError that says what was saved and how to
+    continue.
     """
     at = run.newest_intact() if resume else None
     step, state = (0, None) if at is None else (at[0], load_state(at[1]))
     lines = None if state is None else state.pop(_LOG_LINES, None)
     with (
+        _full_disk_continues(run, unit),
         progress(total, label, unit, initial=step) as bar,
         run.metrics(None if at is None else step, resume_lines=lines, bar=bar) as metrics,
         stop_between_steps() as stop,
     ):
         metrics.shown = shown
         yield RunSession(run, bar, metrics, stop, state, unit=unit, keep=keep)
+
+
+@contextmanager
+def _full_disk_continues(run: RunDir, unit: str) -> Iterator[None]:
+    """Say of a full disk that the run continues, not that it has to start again."""
+    try:
+        yield
+    except (OSError, DiskFullError) as error:
+        full = explained(error) if isinstance(error, OSError) else error
+        if not isinstance(full, DiskFullError):
+            raise
+        saved = how_to_continue(run, unit)
+        raise DiskFullError(full.fact, f"{saved[0].upper()}{saved[1:]}.") from error

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from robo_rl.core.errors import CheckpointError
+from hardware.checks.faulty_disk import full_disk
+from robo_rl.core.errors import CheckpointError, DiskFullError
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.resumable import RunSession, crossed, resumable
 from robo_rl.runs.run_dir import RunDir
@@ -134,3 +135,13 @@ def test_damaged_checkpoints_alone_are_refused(tmp_path: Path) -> None:
         _flip(folder / "state.safetensors")
     with pytest.raises(CheckpointError, match="There is no older one: restore a checkpoint from a copy"):
         _train(tmp_path / "run", resume=True)
+
+
+def test_a_full_disk_says_that_the_run_continues(tmp_path: Path) -> None:
+    """Not that it has to start again, which would cost what was trained so far."""
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path / "run", ctrl_c_at=6)
+    said = r"The disk is full.* Free some space\. Saved step 6 in .*resume=true continues it\.$"
+    with full_disk(tmp_path, room_bytes=10), pytest.raises(DiskFullError, match=said):
+        _train(tmp_path / "run", resume=True)
+    assert _train(tmp_path / "run", resume=True).total == 30

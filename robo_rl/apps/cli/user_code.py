@@ -29,11 +29,11 @@ def user_line(error: BaseException) -> UserLine | None:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _is_users(frame.filename):
             return UserLine(frame.filename, frame.lineno or 1, innermost)
-        innermost = innermost and not _is_ours(Path(frame.filename).resolve())
+        innermost = innermost and not is_ours(Path(frame.filename).resolve())
     return None
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     return any(path.is_relative_to(ROOT / package) for package in OURS)
 
 
@@ -43,4 +43,4 @@ def _is_users(file: str) -> bool:
         return False
     path = Path(file).resolve()
     installed = any(part in _INSTALLED for part in path.parts)
-    return not (installed or _is_ours(path) or any(path.is_relative_to(library) for library in _LIBRARIES))
+    return not (installed or is_ours(path) or any(path.is_relative_to(library) for library in _LIBRARIES))

@@ -58,7 +58,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(
-                f"The disk is full: could not write {path}. Free some space and start again."
+                f"The disk is full: could not write {path}. Free some space.", "Then start again."
             ) from error
         raise OSError(error.errno, error.strerror, str(path)) from error  # with the path that the caller gave
     fsync_dir(path.parent)

@@ -34,7 +34,7 @@ def explained(error: OSError) -> RoboRLError | None:
     """The error as a sentence with a remedy; None for one that is a defect of a program."""
     if error.errno in DISK_FULL:
         where = f" ({error.filename})" if error.filename else ""
-        return DiskFullError(f"The disk is full{where}. Free some space and start again.")
+        return DiskFullError(f"The disk is full{where}. Free some space.", "Then start again.")
     if error.filename is None:
         return None
     if error.errno in (errno.EEXIST, errno.ENOENT) and (gone := dangling(Path(os.fsdecode(error.filename)))):
