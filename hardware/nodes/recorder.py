@@ -16,6 +16,7 @@ from typing import Any
 
 from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.dds.cdr import ros_types
+from hardware.bus.names import call_command
 from hardware.bus.protocol import Answer, Bus, CompleteBus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Flag, Text
@@ -27,9 +28,7 @@ from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCE
 from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
 from robo_rl.core.files.lock import FolderLock
 
-BEGINS = (
-    "a recording begins by the key or button of the device that says so, or by robo-rl call recorder/start"
-)
+BEGINS = "a recording begins by the key or button of the device that says so, or by"
 BUSY = "this computer was too busy to receive them"
 REMEDY = "Run fewer programs on it, and raise net.core.rmem_max: docs/ros2.md, 'When messages get lost'."
 
@@ -92,11 +91,12 @@ class RecorderNode:
         bus.timer(FLUSH_S, self._tick)
         self._sentences = 0  # number of status sentences
         self._begun = False  # any recording so far
+        self._begins = f"{BEGINS} {call_command(f'{bus.name}/start', bus.namespace)}"
         self._publish(Text("idle"))
         if config.start:
             self.begin()
         else:
-            say(f"idle: {BEGINS}")
+            say(f"idle: {self._begins}")
 
     def _subscribe(self, topic: Topic[Any]) -> None:
         bus = self._bus
@@ -224,7 +224,7 @@ class RecorderNode:
         self._empty &= topic not in self._frames
         if topic == TELEOP.name and not self._begun:
             self._begun = True  # reported once
-            self._say(f"A human drives, and nothing is recorded: {BEGINS}")
+            self._say(f"A human drives, and nothing is recorded: {self._begins}")
         self._write(topic, cdr, received_s)
 
     def _encode(self, topic: str, record: Any, received_s: float) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from hardware.bus.choose import check_installed, choose
-from hardware.bus.names import domain_id, namespace_of
+from hardware.bus.names import call_command, domain_id, namespace_of
 from robo_rl.apps.nodes.node_sets import NodeSet, load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.ros.network import network_notice, network_variables
@@ -80,10 +80,8 @@ def main(config: UpConfig) -> int:
             print(f"up: none of these nodes commands the robot{_wants(chosen)}.", flush=True)
         for name, given in words.items():
             if "arm=false" in given:
-                print(
-                    f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.",
-                    flush=True,
-                )
+                armed_by = call_command(f"{name}/arm", config.namespace)
+                print(f"up: nothing moves before the filter is armed: {armed_by}, or arm=true.", flush=True)
         say = partial(print, flush=True)
         return Supervisor(commands, say, _key_reader(words), network).run(config.seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hardware.bus.names import call_command
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
 from hardware.topics import SAFETY_STATE
@@ -14,6 +15,7 @@ class FilterWatch:
 
     def __init__(self, bus: Bus) -> None:
         self._status: Status | None = None
+        self._namespace = bus.namespace
         SAFETY_STATE.subscribe(bus, self._on_status)
 
     @property
@@ -37,7 +39,12 @@ class FilterWatch:
         status = self._status
         if status is None or status.values.get("phase", PASSING[0]) in PASSING:
             return ""
-        return f", but {status.name} is {status.values['phase']}: arm it by robo-rl call {status.name}/arm"
+        return f", but {status.name} is {status.values['phase']}: arm it by {self.arm_command}"
+
+    @property
+    def arm_command(self) -> str:
+        """Command that arms the filter; empty without a status."""
+        return "" if self._status is None else call_command(f"{self._status.name}/arm", self._namespace)
 
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
         self._status = message.status[0] if message.status else self._status

@@ -176,7 +176,7 @@ def _why(safety: FilterWatch) -> str:
     """Why the filter passes no commands, and how to continue."""
     if not safety.reason:
         return "no safety filter is running. Start the robot, e.g. robo-rl up arm_sim."
-    return f"{safety.reason}. To arm it: robo-rl call {safety.reason.partition(':')[0]}/arm"
+    return f"{safety.reason}. To arm it: {safety.arm_command}"
 
 
 def _refuse_far(

@@ -90,6 +90,15 @@ def test_camera_names_are_joined_by_plus(tmp_path: Path) -> None:
         recorder(RecorderNodeConfig(out=str(tmp_path / "x"), cameras="[top]"), world.bus("x"))
 
 
+@pytest.mark.parametrize(("namespace", "end"), [("", ""), ("/left", " namespace=/left")])
+def test_its_command_reaches_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str, end: str
+) -> None:
+    """The printed command used to call a recorder that is not there, of a robot without a namespace."""
+    recorder(RecorderNodeConfig(out=str(tmp_path)), InProcessWorld().bus("recorder", namespace)).finish()
+    assert capsys.readouterr().out.splitlines()[0].endswith(f"or by robo-rl call recorder/start{end}")
+
+
 @pytest.mark.parametrize(("service", "expected"), [("success", True), ("failure", False), ("stop", None)])
 def test_outcome_is_saved_with_the_recording(tmp_path: Path, service: str, expected: bool | None) -> None:
     """By a service of its own; the message is part of the recording, for any reader."""
