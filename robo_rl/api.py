@@ -116,13 +116,15 @@ def load_policy(path: Place, *, device: str = "auto", noise: float | None = None
     number = isinstance(noise, Real) and not isinstance(noise, bool)
     if noise is not None and not (number and 0.0 <= noise < math.inf):
         raise RoboRLError(f"noise={noise!r} cannot be used, expected: number >= 0, or None.")
-    loaded = open_policy(place("path", path), pick_device(device))
+    with _system_errors():
+        loaded = open_policy(place("path", path), pick_device(device))
     return loaded if noise is None else replace(loaded, noise=noise)
 
 
 def load_bundle(path: Place) -> Bundle:
     """Bundle: its manifest, checked against its files."""
-    return _load_bundle(Path(place("path", path)))
+    with _system_errors():
+        return _load_bundle(Path(place("path", path)))
 
 
 def collect(
@@ -237,15 +239,19 @@ def _rate(result: dict[str, Any] | None) -> SuccessRate | None:
 
 @contextlib.contextmanager
 def _output(shown: bool) -> Iterator[None]:
-    """Show progress bars and messages as on the command line, or none. What the system refuses is raised as
-    RoboRLError.
-    """
+    """Show progress bars and messages as on the command line, or none. Raises as `_system_errors` does."""
+    with _system_errors(), contextlib.ExitStack() as quiet:
+        if not shown:
+            quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            quiet.enter_context(hidden())
+        yield
+
+
+@contextlib.contextmanager
+def _system_errors() -> Iterator[None]:
+    """Raise an OSError whose remedy is known, such as a path that may not be read, as RoboRLError."""
     try:
-        with contextlib.ExitStack() as quiet:
-            if not shown:
-                quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
-                quiet.enter_context(hidden())
-            yield
+        yield
     except OSError as error:
         if (known := explained(error)) is None:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import shutil
 import tempfile
@@ -26,10 +27,11 @@ def made_once(name: str, make: Callable[[Path], object]) -> Path:
     """Folder `name` of the shared one, made by `make(folder)` unless a worker has made it."""
     folder = shared_folder() / name
     if not folder.exists():
-        own = shared_folder() / f"{name}-{os.getpid()}"
-        make(own)
-        try:
-            own.rename(folder)
-        except OSError:  # another worker was faster
-            shutil.rmtree(own)
+        with tempfile.TemporaryDirectory(dir=shared_folder()) as own:
+            make(Path(own) / name)
+            try:
+                (Path(own) / name).rename(folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise  # else another worker was faster
     return folder

@@ -8,6 +8,7 @@ provider that is installed (cpu, cuda, tensorrt); tensors are copied from and to
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -57,6 +58,7 @@ def rate(name: str, work: Callable[[], object], batch: int, calls: int, device: 
 
 def wanted_providers(device: str) -> tuple[str, ...]:
     """Providers of this device that ONNX Runtime has."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     names = {

@@ -51,6 +51,15 @@ def check_installed(kind: str) -> None:
             )
 
 
+def imports_rclpy() -> bool:
+    """True if this Python can import rclpy. A sourced ROS is found by every Python, and built for one."""
+    try:
+        import rclpy  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def choose(bus: str) -> str:
     """The bus that `auto` selects on this machine; other names are returned unchanged.
 
@@ -60,7 +69,7 @@ def choose(bus: str) -> str:
         raise UnknownNameError("bus", bus, KINDS)
     if bus != "auto":
         return bus
-    if find_spec("rclpy") is not None:
+    if imports_rclpy():
         return "rclpy"
     if find_spec("cyclonedds") is not None and find_spec("rosbags") is not None:
         return "dds"

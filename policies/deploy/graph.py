@@ -143,7 +143,7 @@ def _errors(runtime: Any) -> tuple[type[Exception], ...]:
 
 
 def _onnxruntime() -> Any:
-    # Else it sends usage data to its developers from Linux, and keeps a number of the machine in ~/.cache.
+    # Otherwise it sends usage data from Linux, and stores an identifier of the machine in ~/.cache.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime

@@ -13,6 +13,7 @@ from importlib import util
 from pathlib import Path
 from typing import Literal
 
+from hardware.bus.choose import imports_rclpy
 from robo_rl.conf.schema import DoctorConfig
 from robo_rl.core.packages import PACKAGES, installed_version, pip_install
 from robo_rl.core.provenance import commit, machine, versions
@@ -136,7 +137,7 @@ def ros_findings() -> Iterator[Finding]:
     """
     distribution = os.environ.get("ROS_DISTRO")
     found = sorted(Path("/opt/ros").glob("*/setup.bash")) if Path("/opt/ros").is_dir() else []
-    rclpy = util.find_spec("rclpy") is not None
+    rclpy = imports_rclpy()
     if distribution:
         yield Finding("ROS 2", "ok", distribution)
     elif found:

@@ -106,7 +106,8 @@ class RemoteError(RoboRLError):
 class DiskFullError(RoboRLError):
     """A full disk, or one with too little space to continue safely.
 
-    advice: what to do after some space is free, for callers that do not do it themselves.
+    fact: what happened. advice: what to do after some space is free; `fact` is kept for callers whose advice
+    is another.
     """
 
     exit_code = 4

@@ -1,7 +1,7 @@
 """Start poses of arms: the tool is in a box and points down.
 
 They are computed once in a process and then drawn from: inverse kinematics at every start would take longer
-than the physics of an episode, and those of every new environment nearly all of the time in which it is made.
+than the physics of an episode, and would be nearly all of the work of a new environment.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import pytest
 from hardware.checks.faulty_disk import file_size_limit, full_at_call, small_disk
 from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.data.episodes import disk
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
 from robo_rl.data.validate import validate
@@ -79,6 +80,20 @@ def test_only_a_running_episode_is_to_be_salvaged(tmp_path: Path) -> None:
     match = r"the edited copy in .* free some space\.$"
     with pytest.raises(DiskFullError, match=match), disk.report_full_disk(tmp_path, "the edited copy"):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_import_that_does_not_fit_leaves_nothing_to_salvage(tmp_path: Path) -> None:
+    """It named the folder of the running import, which is deleted with it."""
+    out = tmp_path / "set"
+    said = r"The disk is full: .*set could not be written, and nothing of it remains\. Free some space, or"
+    with (
+        pytest.raises(DiskFullError, match=said),
+        atomic_dataset(out, ENV, image_codec="raw", stamps=(), info={}) as writer,
+        writer.episode() as episode,
+        file_size_limit(12_000),
+    ):
+        add_frames(episode, 0, 40)
+    assert list(tmp_path.iterdir()) == []
 
 
 @contextmanager

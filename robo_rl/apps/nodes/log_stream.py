@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from robo_rl.apps.nodes.ros.launch_words import VARIABLE, as_started
@@ -46,21 +47,18 @@ def log_prints(bus: object, name: str) -> None:
 
 
 class LaunchStream:
-    """Text stream whose lines name arguments as `ros2 launch` takes them."""
+    """Text stream whose sentences name arguments as `ros2 launch` takes them."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._begun = stream, ""
+        self._stream = stream
 
     def write(self, text: str) -> int:
-        *lines, self._begun = (self._begun + text).split("\n")
-        for line in lines:
-            self._stream.write(f"{as_started(line)}\n")
+        self._stream.write(as_started(text))  # the sentence of a print comes in one piece
         return len(text)
 
-    def flush(self) -> None:
-        self._stream.write(as_started(self._begun))
-        self._begun = ""
-        self._stream.flush()
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -49,7 +49,7 @@ COMMON = {
     "bus": (
         "rclpy",
         "rclpy, or dds: without rclpy, for a Python that ROS is not built for; auto: rclpy where the nodes' "
-        "Python has it, dds otherwise",
+        "Python can import it, dds otherwise",
     ),
 }
 BUSES = ("rclpy", "dds", "auto")  # not in_process: each node is a process

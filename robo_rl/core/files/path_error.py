@@ -21,6 +21,7 @@ NOT_ALLOWED = (
 )
 
 
+_MOST_LINKS = 40  # that Linux follows
 _BY_PERMISSIONS = (errno.EACCES, errno.EPERM)
 
 
@@ -35,7 +36,7 @@ def explained(error: OSError) -> RoboRLError | None:
     if error.errno in DISK_FULL:
         where = f" ({error.filename})" if error.filename else ""
         return DiskFullError(f"The disk is full{where}. Free some space.", "Then start again.")
-    if error.filename is None:
+    if not isinstance(error.filename, str | bytes | os.PathLike):  # the number of an open file
         return None
     if error.errno in (errno.EEXIST, errno.ENOENT) and (gone := dangling(Path(os.fsdecode(error.filename)))):
         return PathError(f"{gone} Choose another path, or make the folder that the link names.")
@@ -47,6 +48,14 @@ def explained(error: OSError) -> RoboRLError | None:
 
 
 def dangling(path: Path) -> str:
-    """Sentence on the link in `path` whose target does not exist; empty without one."""
+    """Sentence on the link in `path` whose target does not exist; empty without one, and for links that lead
+    back to themselves.
+    """
     link = next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
-    return "" if link is None else f"{link} is a link to {os.readlink(link)}, which does not exist."
+    for _ in range(_MOST_LINKS):
+        if link is None:
+            break
+        if not (target := link.parent / os.readlink(link)).is_symlink():
+            return f"{link} is a link to {os.readlink(link)}, which does not exist."
+        link = target  # a link to a link: the last one is to be mended
+    return ""

@@ -9,11 +9,12 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.disk import is_full
 from robo_rl.data.episodes.rehearsal import counted_dataset, current_rehearsal
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 
@@ -38,7 +39,7 @@ def atomic_dataset(
 ) -> Iterator[DatasetWriter]:
     """Context manager with the writer of a new dataset. If the block raises, no dataset remains.
 
-    Nothing is created inside a `rehearsal`. Raises DataError if `out` exists.
+    Nothing is created inside a `rehearsal`. Raises DataError if `out` exists, DiskFullError on a full disk.
     """
     refuse_existing(out)
     target = Path(out)
@@ -60,8 +61,13 @@ def atomic_dataset(
         os.sync()  # once instead of after every episode: the dataset does not exist before the rename
         partial.rename(target)
         fsync_dir(target.parent)
-    except BaseException:
+    except BaseException as error:
         rmtree(partial, ignore_errors=True)
+        if isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error)):
+            raise DiskFullError(
+                f"The disk is full: {out} could not be written, and nothing of it remains.",
+                "Free some space, or choose another disk by out=.",
+            ) from error
         raise
     finally:
         writer.close()

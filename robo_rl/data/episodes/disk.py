@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from robo_rl.core.errors import DiskFullError
+from robo_rl.core.text.commands import command
 
 # EFBIG: for a recorder, a file-size limit (ulimit -f, quota of some file systems) is the same as a full disk.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -41,10 +42,10 @@ def is_full(error: OSError) -> bool:
 
 
 @contextmanager
-def report_full_disk(path: Path, what: str, *, running: bool = False) -> Iterator[None]:
+def report_full_disk(path: Path, what: str, advice: str = "") -> Iterator[None]:
     """Context manager that turns the system's 'no space left' into DiskFullError.
 
-    running: an episode is being written, which the error tells how to salvage.
+    advice: sentence on what to do once some space is free.
     """
     try:
         yield
@@ -54,5 +55,10 @@ def report_full_disk(path: Path, what: str, *, running: bool = False) -> Iterato
         raise DiskFullError(
             f"The disk is full: {what} in {path} could not be written. Committed episodes are safe; "
             "free some space.",
-            f"Then salvage the running one: robo-rl data validate path={path} recover=true" * running,
+            advice,
         ) from error
+
+
+def how_to_salvage(path: Path) -> str:
+    """Sentence on the episode that was being written in a dataset."""
+    return f"Then salvage the running one: {command('data validate', path=path, recover=True)}"

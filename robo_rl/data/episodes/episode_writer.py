@@ -32,7 +32,7 @@ from robo_rl.data.episodes.commit import (
     sync_parents,
     write_json_file,
 )
-from robo_rl.data.episodes.disk import report_full_disk, require_free
+from robo_rl.data.episodes.disk import how_to_salvage, report_full_disk, require_free
 from robo_rl.data.episodes.schema import (
     JPEG_ENDS,
     NO_STAMP,
@@ -180,7 +180,7 @@ class EpisodeWriter:
         label = _label(success)
         if self.frames == 0:
             raise DataError("An episode without frames cannot be committed. Discard it.")
-        with report_full_disk(self._root, "the end of the episode", running=True):
+        with report_full_disk(self._root, "the end of the episode", how_to_salvage(self._root)):
             if self._number is None:  # otherwise an earlier attempt reached the rename
                 self._seal(label, final_obs, complete, task)
                 self._number = publish(self._root, self._directory)
@@ -270,7 +270,7 @@ class EpisodeWriter:
         """
         self._begun = {name: (self._files[name].size, self._files[name].crc) for name in rows}
         try:
-            with report_full_disk(self._root, f"frame {self.frames}", running=True):
+            with report_full_disk(self._root, f"frame {self.frames}", how_to_salvage(self._root)):
                 for column in self._columns:
                     if column.name in rows:
                         self._files[column.name].append(rows[column.name])

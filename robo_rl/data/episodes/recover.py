@@ -59,7 +59,10 @@ def recover(path: str | Path) -> list[Salvaged]:
     meta = DatasetMeta.load(root)
     salvaged: list[Salvaged] = []
     errors: list[DataError] = []
-    with staging_lock(root, exclusive=True), report_full_disk(root, "a recovered episode"):
+    with (
+        staging_lock(root, exclusive=True),
+        report_full_disk(root, "a recovered episode", "Then run the same command again."),
+    ):
         for staged in leftovers(root):
             try:
                 episode = _recover_one(root, meta, staged)

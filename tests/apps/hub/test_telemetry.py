@@ -1,4 +1,4 @@
-"""Push and pull tell the Hub nothing of the machine."""
+"""Push and pull send the Hub no usage data, such as the version of torch."""
 
 from __future__ import annotations
 

@@ -60,13 +60,17 @@ def test_auto_with_rclpy_gives_parameters_of_ros(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The Python of the nodes decides for all of them."""
-    (tmp_path / "rclpy.py").touch()
+    rclpy = tmp_path / "rclpy.py"
+    rclpy.touch()
     monkeypatch.setattr(ros_launch, "PYTHON", sys.executable)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LAUNCH.parent)]))
     nodes = launch(describe("sim"), bus="auto", use_sim_time="true")
     assert "launch: bus:=auto: the nodes run with bus:=rclpy.\n" in capsys.readouterr().out
     assert all("bus=rclpy" in node.arguments for node in nodes)
     assert all(node.parameters[0]["use_sim_time"] for node in nodes)
+    rclpy.write_text("import _rclpy_of_another_python")  # a sourced ROS is found, and built for one Python
+    launch(describe("sim"), bus="auto", namespace="left")
+    assert "launch: bus:=auto: the nodes run with bus:=dds.\n" in capsys.readouterr().out
 
 
 def test_auto_without_rclpy_is_dds(monkeypatch: pytest.MonkeyPatch) -> None:

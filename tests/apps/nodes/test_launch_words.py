@@ -126,13 +126,15 @@ def test_remarks_of_the_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_prints_of_a_node_without_rclpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They go to the terminal itself, and not through the log of a bus. A line is printed in parts."""
+    """They go to the terminal itself, and not through the log of a bus: in order, and none waits."""
     monkeypatch.setenv(VARIABLE, "arm,output")
     stream = io.StringIO()
-    print("note: give arm", end="", file=(launched := LaunchStream(stream)))
-    print("=true.\n\nor output=", "forward", sep="", file=launched)
-    print("arm=", end="", file=launched, flush=True)
-    assert stream.getvalue() == "note: give arm:=true.\n\nor output:=forward\narm:="
+    print("note: give arm=true.\n\nor output=", "forward", sep="", file=(launched := LaunchStream(stream)))
+    print("\r50 %", end="", file=launched)
+    launched.writelines(["\rgive arm=false, or `robo-rl run\n", "arm=\n"])
+    assert stream.getvalue() == (
+        "note: give arm:=true.\n\nor output:=forward\n\r50 %\rgive arm:=false, or `robo-rl run\narm:=\n"
+    )
 
 
 @pytest.mark.parametrize(("names", "said"), [("", "key=value"), ("key", "key:=value")])

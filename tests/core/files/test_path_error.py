@@ -49,3 +49,14 @@ def test_the_remedy_fits_the_refusal() -> None:
     assert refusal(errno.ENAMETOOLONG, "a") == "File name too long: a. Choose a shorter one."
     assert refusal(errno.ENOTDIR, "a") == "Not a directory: a. Choose another path."
     assert explained(FileNotFoundError(errno.ENOENT, "No such file or directory", "a")) is None
+
+
+def test_links_to_links(tmp_path: Path) -> None:
+    """The last one is to be mended; links that lead back to themselves have no missing folder."""
+    first, second, loop = (tmp_path / name for name in ("first", "second", "loop"))
+    first.symlink_to("second")
+    second.symlink_to("gone")
+    assert not_a(first, "a run") == f"{second} is a link to gone, which does not exist."
+    loop.symlink_to("loop")
+    assert "which does not exist" not in refusal(errno.EEXIST, loop)
+    assert explained(OSError(errno.EEXIST, "File exists", 7)) is None

@@ -1,4 +1,4 @@
-"""Bus of the nodes of `ros2 launch bus:=auto`, which the Python of the nodes decides."""
+"""Prints the bus that `ros2 launch bus:=auto` uses: the one that the Python of the nodes can import."""
 
 from __future__ import annotations
 
