@@ -36,14 +36,15 @@ def explained(error: OSError) -> RoboRLError | None:
     if error.errno in DISK_FULL:
         where = f" ({error.filename})" if error.filename else ""
         return DiskFullError(f"The disk is full{where}. Free some space.", "Then start again.")
-    if not isinstance(error.filename, str | bytes | os.PathLike):  # the number of an open file
+    if not isinstance(error.filename, str | bytes | os.PathLike):  # none, or the number of an open file
         return None
-    if error.errno in (errno.EEXIST, errno.ENOENT) and (gone := dangling(Path(os.fsdecode(error.filename)))):
+    path = Path(os.fsdecode(error.filename))
+    if error.errno in (errno.EEXIST, errno.ENOENT) and (gone := dangling(path)):
         return PathError(f"{gone} Choose another path, or make the folder that the link names.")
     if error.errno in NOT_ALLOWED:
         ways = "Choose a shorter one" if error.errno == errno.ENAMETOOLONG else "Choose another path"
         more = ", or change its permissions" if error.errno in _BY_PERMISSIONS else ""
-        return PathError(f"{error.strerror}: {error.filename}. {ways}{more}.")
+        return PathError(f"{error.strerror}: {path}. {ways}{more}.")
     return None
 
 
