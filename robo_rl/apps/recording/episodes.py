@@ -6,6 +6,7 @@ tick, as in `hardware.recording.frames`. The last frame waits for the label: a s
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -219,8 +220,15 @@ class Episodes:
         self.instruction = checked
         return f"instruction: {self.instruction or 'none'}"
 
-    def save(self, success: bool | None, complete: bool = True) -> str:
-        """Commit the episode with its label. complete: False for one that was interrupted."""
+    def save(
+        self,
+        success: bool | None,
+        complete: bool = True,
+        full: str = "Then save again: the frames are kept.",
+    ) -> str:
+        """Commit the episode with its label. complete: False for one that was interrupted. full: what to do
+        once a full disk has space again.
+        """
         if self._running is None:
             raise DataError("There is no episode to save: start one first.")
         if self._held is None and not self._running.frames:
@@ -235,7 +243,7 @@ class Episodes:
                 )
         except DiskFullError as error:
             self.state = ENDED
-            return f"{error.fact} Then save again: the frames are kept."
+            return f"{error.fact} {full}"
         except UnreachableError as error:
             self.state = ENDED
             raise DataError(f"{error} Once the folder is back, save again: the frames are kept.") from error
@@ -261,7 +269,7 @@ class Episodes:
         if self._running is not None:
             ended = self.state == ENDED
             try:
-                outcome = f"{why}: {self.save(None, complete=ended)}"
+                outcome = f"{why}: {self.save(None, ended, self._salvage)}"
             except DataError:
                 outcome = f"{why}: {self._writer.path} cannot be reached; the next start salvages the episode"
         if self._running is not None:  # the frames stay in staging, for `recover`
@@ -288,6 +296,12 @@ class Episodes:
             self.tally = tally_of(writer.path)
         self._writer, self.state = writer, IDLE
         self.version += 1
+
+    @property
+    def _salvage(self) -> str:
+        """What saves the frames of an episode that could not be committed."""
+        command = shlex.join(["robo-rl", "data", "validate", f"path={self._writer.path}", "recover=true"])
+        return f"Then save the frames: {command}"
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -324,8 +338,7 @@ class Episodes:
                 number = running.commit(complete=False, task=self.instruction)
         except (DiskFullError, UnreachableError):
             running.close()
-            path = self._writer.path
-            return f"{error.fact} Then save the frames: robo-rl data validate path={path} recover=true"
+            return f"{error.fact} {self._salvage}"
         self.tally.count(None, complete=False)
         self.version += 1
         saved = f"ended and saved with {running.frames} frames, without a label"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from hardware.messages import Image
 from policies.remote.address import listen
 from robo_rl.apps.recording.shared_state import SharedState
 from robo_rl.apps.recording.web.access import Access
+from robo_rl.apps.recording.web.operators import Operators
 from robo_rl.apps.recording.web.review import Review
 
 pytest.importorskip("fastapi", reason="the page needs the extra app: pip install '.[app]'")
@@ -31,6 +36,7 @@ class Moving(SharedState):
 
     def __init__(self) -> None:
         self._count = itertools.count()
+        self.noise, self.cameras = NOISE, ["front"]
         super().__init__()
 
     @property
@@ -44,7 +50,8 @@ class Moving(SharedState):
     @property
     def pictures(self) -> Mapping[str, Image]:  # type: ignore[override]
         count = next(self._count)
-        return {"front": Image(float(count), NOISE[count % len(NOISE)])}
+        picture = Image(float(count), self.noise[count % len(self.noise)])
+        return dict.fromkeys(self.cameras, picture)
 
     @pictures.setter
     def pictures(self, value: Mapping[str, Image]) -> None:
@@ -57,6 +64,7 @@ class Served:
 
     port: int
     shared: Moving
+    operators: Operators
 
     def page(self, name: str) -> Any:
         link = socket.socket()
@@ -74,15 +82,18 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     from robo_rl.apps.recording.web import server, serving
 
     monkeypatch.setattr(server, "STUCK_S", 0.5)
+    monkeypatch.setattr(serving, "PING_S", 0.2)
+    monkeypatch.setattr(serving, "PONG_S", 0.5)
     monkeypatch.setattr(server, "GRACE_S", 0.3)
     monkeypatch.setattr("robo_rl.apps.recording.web.operators.GRACE_S", 0.3)
     monkeypatch.setattr(server, "PAGE_FPS", 200.0)
     listener, shared = listen("127.0.0.1", 0), Moving()
     port = listener.getsockname()[1]
     access = Access.of("127.0.0.1", port, None, loopback=True)
-    facts = {"cameras": ["front"]}
-    thread = serving.ServerThread(server.PageServer(shared, access, Review(tmp_path), facts), listener)
-    yield Served(port, shared)
+    facts = {"cameras": shared.cameras}
+    pages = server.PageServer(shared, access, Review(tmp_path), facts)
+    thread = serving.ServerThread(pages, listener)
+    yield Served(port, shared, pages.operators)
     thread.close()
 
 
@@ -96,6 +107,32 @@ def view_of(page: Any, seen: Callable[[dict[str, Any]], bool] = lambda view: Tru
     raise AssertionError("no such view came")
 
 
+def read_until(page: Any, enough: threading.Event) -> None:
+    while not enough.is_set():
+        page.recv(timeout=10.0)
+
+
+def wait_for(seen: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 10.0
+    while not seen():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+@contextmanager
+def raw_page(port: int) -> Iterator[socket.socket]:
+    """A page that answers nothing, by hand."""
+    with socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        link.connect(("127.0.0.1", port))
+        link.sendall(
+            f"GET /socket?page=page-0001 HTTP/1.1\r\nHost: localhost:{port}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        yield link
+
+
 def role(wanted: str) -> Callable[[dict[str, Any]], bool]:
     return lambda view: view["operators"]["role"] == wanted
 
@@ -106,8 +143,12 @@ def test_the_controls_of_a_page_that_takes_nothing_go_to_who_asked(served: Serve
     """
     with served.page("page-0001") as lost:
         view_of(lost, role("driver"))
-        with served.page("page-0002") as other:
+        with ThreadPoolExecutor(1) as thread, served.page("page-0002") as other:
+            awake = threading.Event()
+            reading = thread.submit(read_until, lost, awake)
             view_of(other, role("watcher"))
+            awake.set()
+            reading.result()
             other.send('{"kind": "ask"}')
             view_of(other, role("driver"))
             assert served.asked() == ["release"]
@@ -140,11 +181,54 @@ def test_a_page_that_comes_back_does_not_wait_for_its_lost_connection(
 def test_what_a_slow_page_shows_is_new(served: Served) -> None:
     """At 0.4 MB/s views were ever older, up to many seconds, as the system keeps megabytes for a link."""
     with served.page("page-0001") as slow:
-        began_s, got = time.monotonic(), 0
+        began_s, got, ages_s = time.monotonic(), 0, []
         while time.monotonic() - began_s < 2.5:
             message = slow.recv(timeout=10.0)
             got += len(message)
             time.sleep(max(0.0, began_s + got / 4e5 - time.monotonic()))
-            if isinstance(message, str):
-                age_s = time.monotonic() - json.loads(message)["at_s"]
-    assert age_s < 1.2
+            if isinstance(message, str) and time.monotonic() - began_s > 1.5:
+                ages_s.append(time.monotonic() - json.loads(message)["at_s"])
+    assert min(ages_s) < 1.2
+
+
+@pytest.mark.parametrize("cameras", [[], ["front"]])
+def test_a_page_that_answers_no_ping_is_closed_at_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch, cameras: list[str]
+) -> None:
+    """Views alone fill no buffer for a long time; what is unsent delayed the end by many seconds."""
+    monkeypatch.setattr("robo_rl.apps.recording.web.server.STUCK_S", 60.0)
+    served.shared.cameras[:] = cameras
+    with raw_page(served.port):
+        wait_for(lambda: served.operators.drives("page-0001"))
+        began_s = time.monotonic()
+        wait_for(lambda: "release" in served.asked())
+        assert 0.4 < time.monotonic() - began_s < 2.5
+
+
+def test_a_slow_page_that_takes_what_is_sent_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One limit for a view and all pictures dropped it, and a ping waits behind the pictures."""
+    monkeypatch.setattr("robo_rl.apps.recording.web.server.STUCK_S", 1.0)
+    monkeypatch.setattr("robo_rl.apps.recording.web.serving.PONG_S", 1.0)
+    served.shared.cameras += ["left", "right", "wrist", "top"]
+    served.shared.noise = np.random.default_rng(0).integers(0, 255, (2, 200, 200, 3), dtype=np.uint8)
+    with raw_page(served.port) as link:
+        wait_for(lambda: served.operators.drives("page-0001"))
+        began_s, got = time.monotonic(), 0
+        while time.monotonic() - began_s < 2.8:
+            part = link.recv(8192)
+            assert part
+            got += len(part)
+            time.sleep(max(0.0, began_s + got / 1e5 - time.monotonic()))
+        assert not served.asked()
+
+
+def test_a_picture_that_cannot_be_encoded_keeps_no_controls(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its page left, but kept the controls, and the policy went on."""
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)
+    served.shared.noise = np.zeros((1, 0, 0, 3), np.uint8)
+    with raw_page(served.port):
+        wait_for(lambda: "release" in served.asked())
+        wait_for(lambda: "abandon" in served.asked())
+    assert "cv2.error" in caplog.text

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hardware.checks.faulty_disk import full_at_call
+from hardware.checks.faulty_disk import full_at_call, full_disk
 from hardware.topics import TASK
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.apps.recording.dataset import longest_frames, spec_of
@@ -178,6 +181,20 @@ def test_a_full_disk_is_told_without_a_command_that_is_not_needed(cell: Recordin
         cell.run(1.5)
     assert cell.node.episodes.state == "idle"
     assert "safe; free some space. Episode 0 was ended and saved with" in cell.said[-1]
+
+
+def test_the_end_of_the_app_at_a_full_disk_tells_how_to_salvage(tmp_path: Path) -> None:
+    """It said to save again, to an app that had ended. The command can be pasted: the path has a space."""
+    cell = make_cell(tmp_path / "my data")
+    cell.ask(kind="start")
+    cell.run(1.0)
+    with full_disk(cell.out, room_bytes=0):
+        told = cell.node.episodes.close("the app ends")
+    assert "save again" not in told
+    command = shlex.split(told.partition("Then save the frames: ")[2])
+    assert command == ["robo-rl", "data", "validate", f"path={cell.out}", "recover=true"]
+    subprocess.run([sys.executable, "-m", "robo_rl", *command[1:]], check=True)
+    assert len(cell.store()) == 1
 
 
 def test_episodes_are_deleted_and_relabelled_and_it_is_undone(cell: RecordingCell) -> None:

@@ -77,19 +77,33 @@ def test_a_training_that_the_operator_stops_has_not_failed(tmp_path: Path) -> No
     assert bench.said == [("the training was stopped; saved update 6 in runs/1", "info")]
 
 
-def test_the_end_of_the_app_tells_how_a_training_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C ended it without a word; its own last line came after the app, and was lost."""
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_end_of_the_app_tells_how_a_training_goes_on(tmp_path: Path, begun: bool) -> None:
+    """Ctrl-C ended it without a word; its own last line came after the app, and was lost. A run that has not
+    logged anything yet saves a checkpoint too; one without a folder cannot be resumed.
+    """
     bench = Bench(tmp_path)
     bench.job.begin(Tally(2, 2, 0))
-    bench.job.step = 5
+    if begun:
+        (tmp_path / "runs/1").mkdir(parents=True)
+        (tmp_path / "runs/1/run.json").write_text("{}")
     bench.job.close()
     ((told, _),) = bench.said
-    command = f"robo-rl train data={tmp_path}/data out={tmp_path}/runs/1 steps=4 resume=true"
-    assert told == f"the training was stopped; it goes on by: {command}"
-    early = Bench(tmp_path)
-    early.job.begin(Tally(2, 2, 0))
-    early.job.close()  # before the run has anything to go on from
-    assert early.said == [("the training was stopped", "info")]
+    command = f"robo-rl train data={tmp_path}/data out={tmp_path}/runs/1 steps=4"
+    how = f"continue it with: {command} resume=true" if begun else f"start it again with: {command}"
+    assert told == f"the training was stopped; {how}"
+
+
+def test_the_end_of_the_app_tells_how_to_export_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(2, 2, 0))
+    bench.children[0].code = 0
+    bench.job.tick()
+    bench.job.close()
+    ((told, _),) = bench.said
+    run = f"{tmp_path}/runs/1"
+    command = f"robo-rl export policy={run}/policy noise=zero out={run}/bundle"
+    assert told == f"the export was stopped; export again with: {command}"
 
 
 def test_a_training_that_ends_by_an_error_has_failed(tmp_path: Path) -> None:

@@ -133,11 +133,16 @@ class TrainingJob:
 
     def close(self) -> None:
         """Ask what runs to stop; it saves a checkpoint and ends by itself, maybe after the app."""
-        if self._child is not None:
-            self._child.ask_to_stop()
-            self._child = None
-            goes_on = f"; it goes on by: {self.command}{' resume=true' * (self.state == 'training')}"
-            self.say(f"the {self.state} was stopped{goes_on if self.step else ''}", "info")
+        if self._child is None or self.run is None:
+            return
+        self._child.ask_to_stop()
+        self._child = None
+        if self.state == "exporting":
+            self.say(f"the export was stopped; export again with: {self.command}", "info")
+        elif (self.run / "run.json").is_file():
+            self.say(f"the training was stopped; continue it with: {self.command} resume=true", "info")
+        else:  # it had not begun to write
+            self.say(f"the training was stopped; start it again with: {self.command}", "info")
 
     def _start(self, state: str, words: list[str]) -> str:
         self.state, self.command = state, shlex.join(["robo-rl", *words])

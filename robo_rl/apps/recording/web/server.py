@@ -28,8 +28,9 @@ PAGE_FPS = 20.0
 QUALITY = 80
 LONGEST_FORM = 2048  # bytes of the token's form
 REPLACED = 4001  # code with which a socket ends whose page has opened another one
-STUCK_S = 10.0  # a page that takes nothing for this time is gone, as after a lost network
+STUCK_S = 15.0  # a page that takes no message for this time is gone; a slow one takes 10 kB/s or more
 MOST_PER_S = 150  # messages of one page; a page sends 30 while it drives
+ENDS = (asyncio.CancelledError, asyncio.TimeoutError, WebSocketDisconnect, RuntimeError)  # of a socket
 PAGE = re.compile(r"[A-Za-z0-9-]{8,64}")
 FILES = {
     "index.html": "text/html; charset=utf-8",
@@ -129,21 +130,23 @@ class PageServer:
         ]
         if replaced is not None:  # a tab that was duplicated has the name of the first one
             self._shared.ask(PlainRequest(kind="release"))
-            tasks.append(asyncio.create_task(_replace(replaced)))  # not awaited: its network may be lost
+            tasks.append(
+                asyncio.create_task(_replace(replaced))
+            )  # beside the others: its network may be lost
         try:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
-                with suppress(
-                    asyncio.CancelledError, asyncio.TimeoutError, WebSocketDisconnect, RuntimeError
-                ):
-                    await task
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             if self._sockets.get(page) is socket:
                 del self._sockets[page]
             if self.operators.leave(page):
                 self._shared.ask(PlainRequest(kind="release"))
                 asyncio.get_running_loop().call_later(GRACE_S + 0.1, self._stop_if_abandoned)
+        for outcome in outcomes:
+            if isinstance(outcome, RecursionError) or not isinstance(outcome, (*ENDS, type(None))):
+                raise outcome
 
     def _stop_if_abandoned(self) -> None:
         """Stop a policy whose operator did not come back."""
@@ -166,7 +169,7 @@ class PageServer:
                 await socket.close(1008, "too many messages")
                 return
             if fault := self._take(text, page):
-                await socket.send_text(json.dumps({"refused": fault}))
+                await _in_time(socket.send_text(json.dumps({"refused": fault})))
 
     def _take(self, text: str, page: str) -> str:
         """Hand a request of a page to the node. Returns why it was refused, else ""."""
@@ -198,23 +201,25 @@ class PageServer:
     async def _send(self, socket: WebSocket, page: str) -> None:
         """Send what is newest, as fast as this page takes it: a slow one misses views, and delays nobody.
 
-        Raises asyncio.TimeoutError once the page has taken nothing for STUCK_S.
+        Raises asyncio.TimeoutError once the page has taken no message for STUCK_S.
         """
         shown: dict[str, Image] = {}
         while True:
             began_s = time.monotonic()
-            await asyncio.wait_for(self._send_newest(socket, page, shown), STUCK_S)
+            await self._send_newest(socket, page, shown)
             await asyncio.sleep(max(0.001, began_s + 1.0 / PAGE_FPS - time.monotonic()))
 
     async def _send_newest(self, socket: WebSocket, page: str, shown: dict[str, Image]) -> None:
         view = self._shared.view
         if view:
-            await socket.send_text(json.dumps({**view, "operators": self.operators.view(page)}))
+            text = json.dumps({**view, "operators": self.operators.view(page)})
+            await _in_time(socket.send_text(text))
         for number, camera in enumerate(self._facts["cameras"]):
             picture = self._shared.pictures.get(camera)
             if picture is not None and shown.get(camera) is not picture:
                 shown[camera] = picture
-                await socket.send_bytes(struct.pack("<B", number) + self._jpeg(camera, picture))
+                jpeg = self._jpeg(camera, picture)
+                await _in_time(socket.send_bytes(struct.pack("<B", number) + jpeg))
 
     def _jpeg(self, camera: str, picture: Image) -> bytes:
         known = self._jpegs.get(camera)
@@ -223,10 +228,15 @@ class PageServer:
         return known[1]
 
 
+async def _in_time(sent: Awaitable[None]) -> None:
+    """Wait until the page takes a message. Raises asyncio.TimeoutError after STUCK_S."""
+    await asyncio.wait_for(sent, STUCK_S)
+
+
 async def _replace(socket: WebSocket) -> None:
     """End a socket whose page has opened another one."""
     with suppress(RuntimeError, asyncio.TimeoutError):
-        await asyncio.wait_for(socket.close(REPLACED, "open in another tab"), STUCK_S)
+        await _in_time(socket.close(REPLACED, "open in another tab"))
 
 
 async def _form(request: Request) -> bytes:

@@ -6,9 +6,11 @@ import socket
 import ssl
 import sys
 import threading
+from asyncio import BaseTransport
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from robo_rl.apps.recording.requests import LONGEST
 from robo_rl.apps.recording.web.server import PageServer
@@ -17,7 +19,7 @@ from robo_rl.core.errors import ConfigError
 SWITCH_S = 5e-4  # longest time for which the server's Python code keeps the interpreter from the control loop
 CLOSE_S = 2.0
 PING_S, PONG_S = 5.0, 10.0  # a page that is asleep, or whose network is lost, counts as closed after both
-UNSENT_BYTES = 65_536  # that wait in the kernel for a slow network; more would be old when they arrive
+UNSENT_BYTES = 65_536  # that wait in the kernel for a slow network (Linux doubles it); more would be old
 
 
 def check_certificate(certificate: str | None, key: str | None) -> None:
@@ -38,6 +40,32 @@ def check_certificate(certificate: str | None, key: str | None) -> None:
         ) from error
 
 
+class PageConnection(WebSocketsSansIOProtocol):
+    """One page. It is lost when it answers no ping and takes nothing for PONG_S: its connection then ends at
+    once, without waiting for what is unsent. A slow page, whose ping waits behind pictures, is not lost.
+    """
+
+    _taken_s = float("-inf")  # when the page last took what waited for it
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Let no message wait behind another one in this process."""
+        super().connection_made(transport)
+        self.transport.set_write_buffer_limits(0)
+
+    def resume_writing(self) -> None:
+        """What waited has been taken, so that more can be sent."""
+        self._taken_s = self.loop.time()
+        super().resume_writing()
+
+    def keepalive_timeout(self) -> None:
+        """A ping was not answered in time."""
+        left_s = self._taken_s + PONG_S - self.loop.time()
+        if left_s > 0.0:
+            self.pong_timer = self.loop.call_later(left_s, self.keepalive_timeout)
+        else:
+            self.transport.abort()
+
+
 class ServerThread:
     """Serves `server` on the listening socket until `close`; by HTTPS with a certificate."""
 
@@ -52,7 +80,7 @@ class ServerThread:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT_BYTES)  # also of its connections
         config = uvicorn.Config(
             server.app,
-            ws="websockets-sansio",
+            ws=PageConnection,
             ws_max_size=4 * LONGEST,
             ws_ping_interval=PING_S,
             ws_ping_timeout=PONG_S,
