@@ -6,7 +6,6 @@ tick, as in `hardware.recording.frames`. The last frame waits for the label: a s
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import to_bytes
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
@@ -300,8 +300,7 @@ class Episodes:
     @property
     def _salvage(self) -> str:
         """What saves the frames of an episode that could not be committed."""
-        command = shlex.join(["robo-rl", "data", "validate", f"path={self._writer.path}", "recover=true"])
-        return f"Then save the frames: {command}"
+        return f"Then save the frames: {command('data validate', path=self._writer.path, recover=True)}"
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:

@@ -130,20 +130,21 @@ class PageServer:
         ]
         if replaced is not None:  # a tab that was duplicated has the name of the first one
             self._shared.ask(PlainRequest(kind="release"))
-            tasks.append(
-                asyncio.create_task(_replace(replaced))
-            )  # beside the others: its network may be lost
+            tasks.append(asyncio.create_task(_replace(replaced)))  # beside them: its network may be lost
         try:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
-                task.cancel()
-            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+                task.cancel()  # before its next step, so that it asks for nothing more
+            # Without waiting before: at the server's end this task is cancelled too.
             if self._sockets.get(page) is socket:
                 del self._sockets[page]
             if self.operators.leave(page):
                 self._shared.ask(PlainRequest(kind="release"))
                 asyncio.get_running_loop().call_later(GRACE_S + 0.1, self._stop_if_abandoned)
+        outcomes: list[BaseException | None] = []
+        with suppress(asyncio.CancelledError):
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, RecursionError) or not isinstance(outcome, (*ENDS, type(None))):
                 raise outcome
