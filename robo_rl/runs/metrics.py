@@ -70,8 +70,12 @@ class Metrics:
         sent = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
         # before the file is cut, because the logger notes how many lines were sent
         self._logger = None if logger is None else open_logger(logger, folder, settings or {}, kept, sent)
-        write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
-        self._file = self.path.open("a")
+        try:
+            write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
+            self._file = self.path.open("a")
+        except BaseException:  # of a full disk: a logger that stays open would write on in its thread
+            self._close_logger(failed=True)
+            raise
 
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:
         """Log scalars of one step. A value that is not finite is written as null."""
@@ -103,8 +107,13 @@ class Metrics:
         os.fsync(self._file.fileno())
 
     def close(self, failed: bool = False) -> None:
-        self.sync()
-        self._file.close()
+        try:
+            self.sync()
+            self._file.close()
+        finally:
+            self._close_logger(failed)
+
+    def _close_logger(self, failed: bool) -> None:
         if self._logger is not None:
             self._logger.close(failed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from hardware.checks.faulty_disk import full_disk
 from robo_rl.core.errors import CheckpointError, DiskFullError
-from robo_rl.runs.metrics import read_metrics
+from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.resumable import RunSession, crossed, resumable
 from robo_rl.runs.run_dir import RunDir
 
@@ -145,3 +146,13 @@ def test_a_full_disk_says_that_the_run_continues(tmp_path: Path) -> None:
     with full_disk(tmp_path, room_bytes=10), pytest.raises(DiskFullError, match=said):
         _train(tmp_path / "run", resume=True)
     assert _train(tmp_path / "run", resume=True).total == 30
+
+
+def test_a_full_disk_at_the_start_of_the_log_leaves_no_logger_open(tmp_path: Path) -> None:
+    """The thread of TensorBoard wrote on, into files of the resumed run."""
+    with Metrics(tmp_path, logger=None) as metrics:
+        metrics.log(1, {"loss": 1.0})
+    before = threading.active_count()
+    with full_disk(tmp_path, room_bytes=0), pytest.raises(DiskFullError, match=r"metrics\.jsonl"):
+        Metrics(tmp_path, resume_step=1)
+    assert threading.active_count() == before
