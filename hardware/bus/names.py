@@ -42,11 +42,6 @@ def resolve(name: str, namespace: str, node: str) -> str:
     return full
 
 
-def call_command(service: str, namespace: str) -> str:
-    """Command that calls a node's service, such as "robo-rl call recorder/start namespace=/left"."""
-    return f"robo-rl call {service}" + (f" namespace={namespace}" if namespace else "")
-
-
 def domain_id(given: int | None) -> int:
     """`given`, otherwise ROS_DOMAIN_ID, otherwise 0. Raises BusNameError unless it is from 0 to 232."""
     text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"

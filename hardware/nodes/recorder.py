@@ -16,7 +16,6 @@ from typing import Any
 
 from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.names import call_command
 from hardware.bus.protocol import Answer, Bus, CompleteBus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Flag, Text
@@ -27,6 +26,7 @@ from hardware.topic import Topic
 from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCESS, TELEOP
 from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.core.text.commands import command
 
 BEGINS = "a recording begins by the key or button of the device that says so, or by"
 BUSY = "this computer was too busy to receive them"
@@ -91,7 +91,7 @@ class RecorderNode:
         bus.timer(FLUSH_S, self._tick)
         self._sentences = 0  # number of status sentences
         self._begun = False  # any recording so far
-        self._begins = f"{BEGINS} {call_command(f'{bus.name}/start', bus.namespace)}"
+        self._begins = f"{BEGINS} {command(f'call {bus.name}/start', namespace=bus.namespace or None)}"
         self._publish(Text("idle"))
         if config.start:
             self.begin()

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from hardware.bus.choose import check_installed, choose
-from hardware.bus.names import call_command, domain_id, namespace_of
+from hardware.bus.names import domain_id, namespace_of
 from robo_rl.apps.nodes.node_sets import NodeSet, load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.ros.network import network_notice, network_variables
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.conf.up import UpConfig
+from robo_rl.core.text.commands import command
 
 COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that send commands to the filter
 # Settings of sets.
@@ -80,7 +81,7 @@ def main(config: UpConfig) -> int:
             print(f"up: none of these nodes commands the robot{_wants(chosen)}.", flush=True)
         for name, given in words.items():
             if "arm=false" in given:
-                armed_by = call_command(f"{name}/arm", config.namespace)
+                armed_by = command(f"call {name}/arm", namespace=config.namespace or None)
                 print(f"up: nothing moves before the filter is armed: {armed_by}, or arm=true.", flush=True)
         say = partial(print, flush=True)
         return Supervisor(commands, say, _key_reader(words), network).run(config.seconds)

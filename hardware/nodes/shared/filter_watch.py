@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hardware.bus.names import call_command
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
 from hardware.topics import SAFETY_STATE
+from robo_rl.core.text.commands import command
 
 PASSING = ("armed", "flying")  # phases in which commands pass
 
@@ -44,7 +44,9 @@ class FilterWatch:
     @property
     def arm_command(self) -> str:
         """Command that arms the filter; empty without a status."""
-        return "" if self._status is None else call_command(f"{self._status.name}/arm", self._namespace)
+        if self._status is None:
+            return ""
+        return command(f"call {self._status.name}/arm", namespace=self._namespace or None)
 
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
         self._status = message.status[0] if message.status else self._status

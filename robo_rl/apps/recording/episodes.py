@@ -18,9 +18,9 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.core.shapes import Float
-from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import to_bytes
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.disk import how_to_salvage
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.reward_marks import RewardMark, with_mark
@@ -269,7 +269,7 @@ class Episodes:
         if self._running is not None:
             ended = self.state == ENDED
             try:
-                outcome = f"{why}: {self.save(None, ended, self._salvage)}"
+                outcome = f"{why}: {self.save(None, ended, how_to_salvage(self._writer.path))}"
             except DataError:
                 outcome = f"{why}: {self._writer.path} cannot be reached; the next start salvages the episode"
         if self._running is not None:  # the frames stay in staging, for `recover`
@@ -296,11 +296,6 @@ class Episodes:
             self.tally = tally_of(writer.path)
         self._writer, self.state = writer, IDLE
         self.version += 1
-
-    @property
-    def _salvage(self) -> str:
-        """What saves the frames of an episode that could not be committed."""
-        return f"Then save the frames: {command('data validate', path=self._writer.path, recover=True)}"
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -337,7 +332,7 @@ class Episodes:
                 number = running.commit(complete=False, task=self.instruction)
         except (DiskFullError, UnreachableError):
             running.close()
-            return f"{error.fact} {self._salvage}"
+            return f"{error.fact} {how_to_salvage(self._writer.path)}"
         self.tally.count(None, complete=False)
         self.version += 1
         saved = f"ended and saved with {running.frames} frames, without a label"

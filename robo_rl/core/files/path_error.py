@@ -53,9 +53,9 @@ def dangling(path: Path) -> str:
     back to themselves.
     """
     link = next((each for each in (path, *path.parents) if each.is_symlink() and not each.exists()), None)
+    if link is None:
+        return ""
     for _ in range(_MOST_LINKS):
-        if link is None:
-            break
         if not (target := link.parent / os.readlink(link)).is_symlink():
             return f"{link} is a link to {os.readlink(link)}, which does not exist."
         link = target  # a link to a link: the last one is to be mended

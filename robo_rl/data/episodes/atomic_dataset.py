@@ -14,7 +14,7 @@ from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
-from robo_rl.data.episodes.disk import is_full
+from robo_rl.data.episodes.disk import is_full, nothing_remains
 from robo_rl.data.episodes.rehearsal import counted_dataset, current_rehearsal
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 
@@ -64,10 +64,7 @@ def atomic_dataset(
     except BaseException as error:
         rmtree(partial, ignore_errors=True)
         if isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error)):
-            raise DiskFullError(
-                f"The disk is full: {out} could not be written, and nothing of it remains.",
-                "Free some space, or choose another disk by out=.",
-            ) from error
+            raise nothing_remains(out) from error
         raise
     finally:
         writer.close()

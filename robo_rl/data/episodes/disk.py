@@ -59,6 +59,14 @@ def report_full_disk(path: Path, what: str, advice: str = "") -> Iterator[None]:
         ) from error
 
 
+def nothing_remains(out: str | Path) -> DiskFullError:
+    """Error of a full disk for an output that was deleted, because it appears complete or not at all."""
+    return DiskFullError(
+        f"The disk is full: {out} could not be written, and nothing of it remains.",
+        "Free some space, or choose another disk by out=.",
+    )
+
+
 def how_to_salvage(path: Path) -> str:
     """Sentence on the episode that was being written in a dataset."""
     return f"Then salvage the running one: {command('data validate', path=path, recover=True)}"

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 
-from robo_rl.core.errors import DataError, DiskFullError
+from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import fsync_dir, make_folder
-from robo_rl.data.episodes.disk import is_full, require_free
+from robo_rl.data.episodes.disk import is_full, nothing_remains, require_free
 
 
 @contextmanager
@@ -36,10 +36,7 @@ def new_output(out: str | Path, needed_bytes: int = 0) -> Iterator[Path]:
     except BaseException as error:
         _remove(partial)
         if isinstance(error, OSError) and is_full(error):
-            raise DiskFullError(
-                f"The disk is full: {out} could not be written, and nothing of it remains. Free some "
-                "space, or choose another disk by out=."
-            ) from error
+            raise nothing_remains(out) from error
         raise
 
 

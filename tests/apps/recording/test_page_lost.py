@@ -137,7 +137,7 @@ def role(wanted: str) -> Callable[[dict[str, Any]], bool]:
     return lambda view: view["operators"]["role"] == wanted
 
 
-def test_the_controls_of_a_page_that_takes_nothing_go_to_who_asked(served: Served) -> None:
+def test_the_controls_of_a_page_that_takes_nothing_go_to_the_page_that_asked(served: Served) -> None:
     """A computer that sleeps closes no connection: the page kept the controls, and the policy went on, until
     the system gave the connection up, after a quarter of an hour.
     """
@@ -155,7 +155,7 @@ def test_the_controls_of_a_page_that_takes_nothing_go_to_who_asked(served: Serve
 
 
 def test_a_policy_is_stopped_where_no_page_takes_anything(served: Served) -> None:
-    """As for a page that was closed."""
+    """The policy stops as it does when its operator closes the page."""
     with served.page("page-0001") as lost:
         view_of(lost, role("driver"))
         asked, until_s = [], time.monotonic() + 10.0
@@ -169,7 +169,7 @@ def test_a_policy_is_stopped_where_no_page_takes_anything(served: Served) -> Non
 def test_a_page_that_comes_back_does_not_wait_for_its_lost_connection(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It showed nothing, because the server waited for the close of a connection that took nothing."""
+    """The new page showed nothing while the server waited for the old connection to close."""
     monkeypatch.setattr("robo_rl.apps.recording.web.server.STUCK_S", 60.0)
     with served.page("page-0001") as lost:
         view_of(lost, role("driver"))
@@ -225,7 +225,7 @@ def test_a_slow_page_that_takes_what_is_sent_stays(served: Served, monkeypatch: 
 def test_a_picture_that_cannot_be_encoded_keeps_no_controls(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its page left, but kept the controls, and the policy went on."""
+    """An error in the page's task used to leave the controls with it, and the policy went on."""
     monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)
     served.shared.noise = np.zeros((1, 0, 0, 3), np.uint8)
     with raw_page(served.port):

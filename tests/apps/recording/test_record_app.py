@@ -175,7 +175,7 @@ def test_a_full_disk_ends_and_keeps_the_episode(cell: RecordingCell, monkeypatch
 
 
 def test_a_full_disk_is_told_without_a_command_that_is_not_needed(cell: RecordingCell) -> None:
-    """It said to salvage the running episode, and that it was saved."""
+    """The message used to advise salvaging an episode that it said was saved."""
     cell.ask(kind="start")
     with full_at_call(40):
         cell.run(1.5)
@@ -184,14 +184,14 @@ def test_a_full_disk_is_told_without_a_command_that_is_not_needed(cell: Recordin
 
 
 def test_the_end_of_the_app_at_a_full_disk_tells_how_to_salvage(tmp_path: Path) -> None:
-    """It said to save again, to an app that had ended. The command can be pasted: the path has a space."""
+    """The app that has ended cannot save again. The command can be pasted: the path has a space."""
     cell = make_cell(tmp_path / "my data")
     cell.ask(kind="start")
     cell.run(1.0)
     with full_disk(cell.out, room_bytes=0):
         told = cell.node.episodes.close("the app ends")
     assert "save again" not in told
-    command = shlex.split(told.partition("Then save the frames: ")[2])
+    command = shlex.split(told.partition("Then salvage the running one: ")[2])
     assert command == ["robo-rl", "data", "validate", f"path={cell.out}", "recover=true"]
     subprocess.run([sys.executable, "-m", "robo_rl", *command[1:]], check=True)
     assert len(cell.store()) == 1

@@ -24,7 +24,7 @@ def test_a_cache_that_cannot_be_written_names_the_variable(
 
 
 def test_a_user_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a number that the system does not know, as in `docker run --user`."""
+    """`docker run --user` gives a user number that the system does not know."""
 
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def test_onnx_runtime_sends_and_keeps_nothing(tmp_path: Path) -> None:
-    """Version 1.29 and later send usage data from Linux, and write a number of the machine at import."""
+    """Version 1.29 and later send usage data from Linux, and store an identifier of the machine at import."""
     code = (
         "import os; from policies.deploy.graph import providers; providers('cpu'); "
         "print(os.environ['ORT_DISABLE_TELEMETRY'])"

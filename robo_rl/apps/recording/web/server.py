@@ -136,7 +136,7 @@ class PageServer:
         finally:
             for task in tasks:
                 task.cancel()  # before its next step, so that it asks for nothing more
-            # Without waiting before: at the server's end this task is cancelled too.
+            # Nothing is awaited before this, because the server's end cancels this task too.
             if self._sockets.get(page) is socket:
                 del self._sockets[page]
             if self.operators.leave(page):
