@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,18 @@ class Running:
 
 
 Start = Callable[..., Running]
+
+
+def connected(running: Running, host: str = "127.0.0.1") -> socket.socket:
+    """Connection of a client at the address `host`."""
+    return socket.create_connection((running.address.host, running.address.port), 5.0, (host, 0))
+
+
+def greeted(running: Running) -> socket.socket:
+    """Connection whose first frame has begun to arrive: one of a crowd is closed even before that."""
+    client = connected(running)
+    assert client.recv(1)
+    return client
 
 
 def served(bundle: Bundle) -> ServedPolicy:

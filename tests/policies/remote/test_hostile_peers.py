@@ -25,15 +25,11 @@ from policies.remote.frames import MAGIC, PREFIX, Frame, encode
 from policies.remote.policy import RemotePolicy
 from policies.remote.token import proof
 from robo_rl.core.errors import RemoteError
-from tests.policies.remote.serving import Running, Start, served
+from tests.policies.remote.serving import Running, Start, connected, greeted, served
 from tests.policies.remote.test_frames import BAD_WORDS, raw
 from tests.policies.remote.test_remote_policy import TOKEN, noise_of, observations
 
 OPEN = {"protocol": 1, "nonce": "0" * 32}
-
-
-def connected(running: Running) -> socket.socket:
-    return socket.create_connection((running.address.host, running.address.port), timeout=5.0)
 
 
 def opened(running: Running) -> FrameChannel:
@@ -213,7 +209,7 @@ def test_peers_without_the_token_take_no_place(
     """40 silent connections beside a server of one client; the oldest of them are ended."""
     monkeypatch.setenv("ROBO_RL_TOKEN", TOKEN)
     running = start(served(button_bundle), TOKEN, most_clients=1)
-    silent = [connected(running) for _ in range(serving.MOST_WAITING + 8)]
+    silent = [greeted(running) for _ in range(serving.MOST_WAITING + 8)]
     works(running, button_bundle)
     assert silent[0].recv(1 << 12)
     assert silent[0].recv(1) == b""
@@ -226,11 +222,9 @@ def test_a_crowd_does_not_end_the_first_frames_of_another_host(
 ) -> None:
     monkeypatch.setattr(serving, "MOST_WAITING", 4)
     running = start(served(button_bundle))
-    place = running.address.host, running.address.port
-    slow = FrameChannel(socket.create_connection(place, 5.0, source_address=("127.0.0.2", 0)), 1 << 20)
+    slow = FrameChannel(connected(running, "127.0.0.2"), 1 << 20)
     assert slow.receive(5.0).kind == "hello"
-    crowd = [connected(running) for _ in range(8)]
-    assert all(each.recv(1) for each in crowd)  # all were accepted
+    crowd = [greeted(running) for _ in range(8)]
     slow.send(Frame("open", OPEN), 5.0)
     assert slow.receive(5.0).kind == "contract"
     for each in (slow, *crowd):
