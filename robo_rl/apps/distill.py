@@ -164,8 +164,8 @@ def report(
     if winner(test) == 0:
         net = ", or a wider network (net.width=)" if widens else ""
         print(
-            "Advice: the head is significantly worse than its teacher; more updates and rounds (steps=, "
-            f"rounds=){net} help."
+            f"Advice: Give more updates and rounds (steps=, rounds=){net}, because the head is significantly "
+            "worse than its teacher."
         )
     print(f"Next:   {after_distillation(config, run.path, folder, test, widens=widens)}")
 

@@ -43,24 +43,24 @@ def advice(
     if (thirds := history.rising()) is not None:
         second, last = (f"{100 * rate.rate:.0f}" for rate in thirds)
         return (
-            f"More steps: success of training episodes was still rising, from {second} % in the second third "
-            f"of the run to {last} % in the last; give env_steps={2 * env_steps}."
+            f"Train for more steps (env_steps={2 * env_steps}), because the success of training episodes was "
+            f"still rising, from {second} % in the second third of the run to {last} % in the last."
         )
     if before is not None and before.rate < WEAK_BASE:
         return (
-            f"More demonstrations: the base succeeds in {before}, and what it never does is found by chance "
-            "alone; record more and train the base again."
+            f"Record more demonstrations and train the base again, because it succeeds in {before}, and what "
+            "it never does is found by chance alone."
         )
     if history.limit_steps is not None and seen.late > LATE_SHARE * max(1, seen.successes):
         return (
-            f"Longer episodes: {seen.late} of {seen.successes} successes came in the last tenth of "
-            f"{history.limit_steps} steps; give max_episode_steps={2 * history.limit_steps}."
+            f"Allow longer episodes (max_episode_steps={2 * history.limit_steps}), because {seen.late} of "
+            f"{seen.successes} successes came in the last tenth of {history.limit_steps} steps."
         )
     if replays and not demos:
-        return f"Demonstrations: {NO_RISE}; give demos=<dataset>, from which critics learn too."
+        return f"Give demonstrations (demos=<dataset>), from which critics learn too, because {NO_RISE}."
     return (
-        f"More demonstrations: {NO_RISE}; record some from the states in which the policy fails, and train "
-        "the base again."
+        "Record more demonstrations from the states in which the policy fails, and train the base again, "
+        f"because {NO_RISE}."
     )
 
 

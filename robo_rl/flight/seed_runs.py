@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from torch import nn
 
 from policies.checkpoint import save_policy
 from policies.registry import SavedPolicy
 from robo_rl.flight.seeds import SeedTraining, SeedTrainings
-from robo_rl.runs.resumable import resumable
+from robo_rl.runs.resumable import check_weights, resumable
 from robo_rl.runs.run_dir import RunDir
+
+LOWER = "Give a lower learning rate."
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,12 @@ def train_seeds(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Folder and note of every trained policy, in `run`/seed<n>. A resumed run continues its training.
 
-    Raises KeyboardInterrupt, with a sentence on how to continue, after Ctrl-C or SIGTERM.
+    Raises KeyboardInterrupt, with a sentence on how to continue, after Ctrl-C or SIGTERM, and DivergedError
+    for NaN in the weights, which are not saved.
     """
 
     def keep(seed: int, policy: SavedPolicy, note: dict[str, Any]) -> None:
+        check_weights(cast("nn.Module", policy).state_dict(), run, LOWER)
         save_policy(run.path / f"seed{seed}", policy, note)
 
     seeds = range(plan.first, plan.first + plan.seeds)
@@ -53,5 +59,9 @@ def train_seeds(
         )
         if (state := session.take_state()) is not None:
             trainings.load_state_dict(state)
-        session.run(trainings, checkpoint_every=plan.checkpoint_every)
+        session.run(
+            trainings,
+            checkpoint_every=plan.checkpoint_every,
+            extra=lambda _: check_weights(trainings.weights(), run, LOWER),
+        )
     return [(run.path / f"seed{note['seed']}", note) for note in trainings.notes]

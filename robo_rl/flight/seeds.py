@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from policies.registry import SavedPolicy
 from robo_rl.core.provenance import commit
@@ -53,8 +53,8 @@ class SeedTraining:
     """Training of one seed.
 
     compile_s: CPU seconds that compiling its simulator took. before: called before every update, e.g. for a
-    curriculum. after: called once at the end, to copy the trained weights into `policy`. scalars: logged with
-    those of the trainer.
+    curriculum. after: copies the trained weights into `policy`; called at the end and for each checkpoint.
+    scalars: logged with those of the trainer.
     """
 
     policy: SavedPolicy
@@ -130,6 +130,13 @@ class SeedTrainings:
         self._keep(self._seed, now.policy, note)
         self.notes.append(note)
         self._now = None
+
+    def weights(self) -> dict[str, Any]:
+        """Weights of the policy in training; empty between two seeds."""
+        if self._now is None:
+            return {}
+        self._now.after()
+        return cast("nn.Module", self._now.policy).state_dict()
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"done": list(self.notes)}

@@ -24,12 +24,12 @@ RISING = [i / PARTS for i in range(PARTS)]
     [
         (99, 50, history(RISING), True, ""),
         (96, 75, history(FLAT), True, ""),  # its interval ends at 98 %
-        (90, 75, history(FLAT), True, "More demonstrations: success in the training episodes, in which the"),
-        (80, 50, history(RISING), True, "More steps"),
-        (40, 10, history(FLAT), True, "More demonstrations: the base"),
-        (40, 50, history(FLAT, late=5), True, "Longer episodes"),
-        (40, 50, history(FLAT), False, "Demonstrations"),
-        (40, 50, history(FLAT), True, "More demonstrations: success"),
+        (90, 75, history(FLAT), True, "Record more demonstrations from the states in which"),
+        (80, 50, history(RISING), True, "Train for more steps"),
+        (40, 10, history(FLAT), True, "Record more demonstrations and train the base"),
+        (40, 50, history(FLAT, late=5), True, "Allow longer episodes"),
+        (40, 50, history(FLAT), False, "Give demonstrations"),
+        (40, 50, history(FLAT), True, "Record more demonstrations from"),
         (0, 0, history([0.0] * PARTS), True, "No success and no reward"),
         (0, 0, TrainingHistory(EpisodeTally(20, 0, 5, 0, 0)), True, "No success was seen"),
         (0, 0, TrainingHistory(EpisodeTally(20, 0, 20, 0, 0), sparse=False), True, ""),
@@ -50,7 +50,7 @@ def test_demonstrations_that_critics_cannot_replay_are_not_advised() -> None:
     """Those of a base with a memory; more of them make a better base."""
     rate = SuccessRate(40, 100)
     said = advice(rate, rate, history(FLAT), env_steps=1000, demos=False, replays=False)
-    assert said.startswith("More demonstrations: success")
+    assert said.startswith("Record more demonstrations from")
 
 
 def test_a_rise_within_noise_is_none() -> None:
@@ -90,7 +90,7 @@ def test_success_that_does_not_end_episodes_asks_for_no_longer_ones() -> None:
     for i in range(24):
         seen.add(i % 3 == 0, 30, -1.0, of_base=False, progress=i / 24)
     said = advice(SuccessRate(3, 8), None, seen, env_steps=1000, demos=False)
-    assert said.startswith("Demonstrations:")
+    assert said.startswith("Give demonstrations")
 
 
 def test_episodes_are_counted_by_part() -> None:

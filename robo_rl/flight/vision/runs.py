@@ -16,9 +16,11 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.flight.fly.runs import train_inside
 from robo_rl.flight.own_files import with_checksums
 from robo_rl.flight.rows import FlyRow
+from robo_rl.flight.seed_runs import LOWER
 from robo_rl.flight.vision.training import VisionSetup, camera_pilot, dark_camera_pilot, train, work
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.progress import progress
+from robo_rl.runs.resumable import check_weights
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera
@@ -104,6 +106,7 @@ def train_students(
 
         for seed in range(config.seed, config.seed + config.seeds):
             policy, note = train(config, setup, seed, metrics.log, advance)
+            check_weights(policy.state_dict(), run, LOWER)
             save_policy(run.path / f"seed{seed}", policy, note)
             trial, pictures = measure(config, setup, camera_pilot(policy, advance))
             rows.append(
