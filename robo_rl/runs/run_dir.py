@@ -233,6 +233,10 @@ class RunDir:
         """The newest committed checkpoint; None before the first."""
         return steps[-1] if (steps := self.steps()) else None
 
+    def has_intact(self) -> bool:
+        """Whether a checkpoint with intact files is there."""
+        return any(not damage(folder) for _, folder in self.steps())
+
     def newest_intact(self) -> tuple[int, Path] | None:
         """The newest checkpoint with intact files; None before the first.
 

@@ -36,7 +36,7 @@ from robo_rl.apps.training.train_ranks import (
 )
 from robo_rl.apps.training.unused_settings import unused_by_training
 from robo_rl.conf.train import TrainConfig
-from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.errors import ConfigError, DataError, RoboRLError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
@@ -275,7 +275,11 @@ def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | Vla
     policy = GenerativePolicy.build(data.spec.for_policies(), states, shape)
     check_positions(policy.encoder.picture_shapes(), shape.image)
     if config.image.init is not None:
-        start_from(policy, config.image.init)
+        try:
+            start_from(policy, config.image.init)
+        except RoboRLError:  # gone or trained anew: the weights of a resumed run are in its checkpoint
+            if not (config.resume and RunDir(Path(config.out)).has_intact()):
+                raise
     return policy
 
 

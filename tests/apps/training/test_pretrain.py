@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,6 +194,28 @@ def test_every_camera_starts_from_the_encoder(video: Path, tmp_path: Path) -> No
     )
     assert "init" not in note["config"]["image"]
     assert any(not value.equal(random.state_dict()[key]) for key, value in started.state_dict().items())
+
+
+def test_a_training_resumes_without_its_encoder(
+    video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint holds the weights. Before the first one the encoder is needed."""
+    seen, encoder = record_dots(tmp_path / "seen", 2), tmp_path / "encoder"
+    shutil.copytree(video, encoder)
+    few = {"steps": 4, "batch_size": 2, "learn_from": "all", "checkpoint_every": 1, "image": image(encoder)}
+    whole, late, early = (train_config(seen, tmp_path / name, **few) for name in ("whole", "late", "early"))
+    assert train.main(whole) == 0
+    for config, save in ((late, 3), (early, 1)):
+        with monkeypatch.context() as patched:
+            patched.setattr(RunSession, "save", dying(RunSession.save, save))
+            with pytest.raises(Killed):
+                train.main(config)
+    shutil.rmtree(encoder)
+    assert train.main(replace(late, resume=True)) == 0
+    resumed, other = (load_policy(Path(config.out) / "policy").state_dict() for config in (late, whole))
+    assert all(value.equal(other[key]) for key, value in resumed.items())
+    with pytest.raises(CheckpointError, match=r"image\.init"):
+        train.main(replace(early, resume=True))
 
 
 def test_an_encoder_that_does_not_fit_is_refused_first(data: Path, video: Path, tmp_path: Path) -> None:
