@@ -359,6 +359,7 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         every = list_envs()
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
+        near = [each for each in own if bare in each] + elsewhere if elsewhere else own or every
         slip = is_misspelt(name, own)  # metaworld/reach is no misspelt arm/reach
         if (":" in suite or not (slip or elsewhere or own)) and (meant := in_gymnasium(name)):
             raise ConfigError(
@@ -368,7 +369,7 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         raise UnknownNameError(
             kind,
             name,
-            own if slip else elsewhere or own or every,
+            own if slip else near,
             "robo-rl info",
             OF_YOUR_OWN if suite in SCENES else own_environment(name, every),
         )

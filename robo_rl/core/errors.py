@@ -35,6 +35,7 @@ class UnknownNameError(RoboRLError):
         if len(names) > MOST_NAMES:
             shown = f"Nearest of {len(names)}: {', '.join(close)}." if close else f"There are {len(names)}."
             shown += f" All of them: {listed_by}" if listed_by else ""
+            shown += "." if listed_by and advice else ""
         super().__init__(f"Unknown {kind} '{name}'.{hint} {shown}" + (f" {advice}" if advice else ""))
 
 

@@ -179,6 +179,13 @@ def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
         make_env(name, 1)
 
 
+def test_a_part_of_a_tasks_name_finds_it_in_its_suite() -> None:
+    """A task of another suite with exactly this name is not the only one that may be meant."""
+    names = "arm6/peg, metaworld/peg-insert-side-v3, metaworld/peg-unplug-side-v3"
+    with pytest.raises(UnknownNameError, match=f"Known: {names}\\.$"):
+        make_env("metaworld/peg", 1)
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -235,7 +242,7 @@ def test_a_file_is_answered_by_the_name_of_its_module(
 
 def test_an_id_of_ones_own_needs_its_module() -> None:
     """A module that was not imported has not registered it, so the id alone is not known."""
-    with pytest.raises(UnknownNameError, match=r"name that, too: env=gym/<module>:Dock-v0$"):
+    with pytest.raises(UnknownNameError, match=r"robo-rl info\. If .* too: env=gym/<module>:Dock-v0$"):
         make_env("Dock-v0", 1)
     with pytest.raises(UnknownNameError) as caught:
         make_env("peg-insert-side-v2", 1)
