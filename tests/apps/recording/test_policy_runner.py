@@ -61,3 +61,26 @@ def test_a_policy_is_ready_when_all_its_nodes_report(tmp_path: Path) -> None:
     assert (runner.state, runner.bundle, runner.known) == ("ready", str(tmp_path), [str(tmp_path)])
     runner.load(str(tmp_path))  # again: new processes
     assert runner.state == "loading"
+
+
+def test_a_killed_node_names_its_signal(tmp_path: Path) -> None:
+    """Its last line was an earlier message, and no cause."""
+    (tmp_path / MANIFEST).write_text("{}")
+    said: list[str] = []
+
+    def start(name: str, words: Any) -> Any:
+        return SimpleNamespace(
+            name=name, code=-9, last="loaded", ask_to_stop=lambda: None, end=lambda most_s: None
+        )
+
+    runner = PolicyRunner(
+        cast(Any, InProcessWorld().bus("record_app")),
+        lambda bundle: None,
+        lambda bundle: {NODES[0]: []},
+        start,
+        lambda text, level: said.append(text),
+    )
+    runner.load(str(tmp_path))
+    runner.tick()
+    assert said == [f"The policy's node {NODES[0]} was killed by SIGKILL (from outside, or out of memory)"]
+    assert runner.bundle == ""

@@ -68,6 +68,14 @@ def test_interrupted_episodes_do_not_count_either(tmp_path: Path) -> None:
     assert Bench(tmp_path).job.begin(Tally(episodes=3, successes=1, interrupted=1))
 
 
+def test_steps_may_be_written_as_the_verb_reads_them(tmp_path: Path) -> None:
+    """An error here ended the app: the settings are checked when it starts, by the verb's own rules."""
+    for words, steps in (("steps=1e4", 10_000), ("steps=2_000", 2000), ("", 3000)):
+        bench = Bench(tmp_path, words)
+        bench.job.begin(Tally(2, 2, 0))
+        assert bench.job.steps == steps
+
+
 def test_a_training_that_the_operator_stops_has_not_failed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.job.begin(Tally(2, 2, 0))
@@ -135,3 +143,39 @@ def test_episodes_that_are_left_out_are_told_and_the_policy_is_exported(
     assert [child.words[0] for child in bench.children] == ["train", "export"]
     assert bench.job.state == "done"
     assert bench.done == [str(tmp_path / "runs" / "1" / "bundle")]
+
+
+@pytest.mark.parametrize("state", ["training", "exporting"])
+def test_a_killed_process_names_its_signal_and_the_way_on(tmp_path: Path, state: str) -> None:
+    """Its last line was an earlier one, such as the time that the training takes, and no cause."""
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(2, 2, 0))
+    if state == "exporting":
+        bench.children[0].code = 0
+        bench.job.tick()
+    bench.children[-1].lines.append("This will take about 8 min: 2967 updates of 0.16 s.")
+    bench.children[-1].code = -9
+    bench.job.tick()
+    assert bench.job.state == "failed"
+    name, how = {"training": ("training", "start it"), "exporting": ("export", "export")}[state]
+    again = f"{how} again with: {bench.job.command}"
+    assert bench.said == [
+        (f"The {name} was killed by SIGKILL (from outside, or out of memory); {again}", "error")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "last"), [(1, "KeyboardInterrupt"), (130, "export: interrupted."), (-2, "")]
+)
+def test_an_export_that_the_operator_stops_has_not_failed(tmp_path: Path, code: int, last: str) -> None:
+    """Stopped while it imports, before it can answer the signal by a sentence."""
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(2, 2, 0))
+    bench.children[0].code = 0
+    bench.job.tick()
+    bench.job.stop()
+    bench.children[1].lines[:] = [last] if last else []
+    bench.children[1].code = code
+    bench.job.tick()
+    assert bench.job.state == "stopped"
+    assert bench.said == [(f"the export was stopped; export again with: {bench.job.command}", "info")]

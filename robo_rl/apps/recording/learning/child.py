@@ -11,9 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
+from robo_rl.apps.nodes.supervise import ending
+
 KEPT = 12  # newest lines
 PROGRESS_BAR = "%|"  # in a line of a progress bar, which is no message
 LOWER = 10  # by how much a process with low priority is nicer
+
+
+def how_ended(code: int, last: str) -> str:
+    """Clause on the end of a process: the signal that killed it, or its exit code and its last line."""
+    if code >= 0:
+        return f"has ended with exit code {code}: {last or 'without a word'}"
+    memory = " (from outside, or out of memory)" if code == -signal.SIGKILL else ""
+    return f"was {ending(code)}{memory}"  # its last line is an earlier message
 
 
 class Child:

@@ -12,7 +12,7 @@ from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics
 from hardware.topics import LOOP_STATUS, POLICY_STATUS
 from policies.deploy.bundle import MANIFEST
-from robo_rl.apps.recording.learning.child import Child
+from robo_rl.apps.recording.learning.child import Child, how_ended
 from robo_rl.core.errors import ConfigError
 
 NODES = ("action_head", "arm_policy")  # in starting order
@@ -105,9 +105,7 @@ class PolicyRunner:
         """Notice a node that has ended."""
         for child in self._children:
             if child.code is not None:
-                self.say(
-                    f"The policy's node {child.name} has ended: {child.last or 'without a word'}", "error"
-                )
+                self.say(f"The policy's node {child.name} {how_ended(child.code, child.last)}", "error")
                 self.close()
                 self.bundle = ""
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robo_rl.apps.recording.episodes import Tally
-from robo_rl.apps.recording.learning.child import Child
+from robo_rl.apps.recording.learning.child import Child, how_ended
 from robo_rl.core.errors import DataError
 from robo_rl.data.selection import RULES
 from robo_rl.runs.metrics import read_metrics
@@ -18,6 +19,8 @@ from robo_rl.runs.metrics import read_metrics
 LEAST_EPISODES = 2
 LOOK_S = 1.0  # between two looks at the metrics
 METRICS = "metrics.jsonl"
+NAMES = {"training": "training", "exporting": "export"}  # state -> name of its process
+INTERRUPTED = (128 + signal.SIGINT, -signal.SIGINT)  # exit codes of a verb that was asked to stop
 SELECTION = "Learning from"  # beginning of the line that says which episodes were left out
 _NEEDED = {"all": "of any kind", "success": "that are complete successes"}
 Start = Callable[[str, Sequence[str]], Child]  # (name, words after robo-rl) -> process
@@ -79,7 +82,8 @@ class TrainingJob:
         self.episodes, self.step, self.loss, self.left_s = episodes, 0, None, None
         self._asked, self._selection = False, ""
         given = shlex.split(self.words)
-        self.steps = next((int(word[6:]) for word in given if word.startswith("steps=")), 3000)
+        steps = (word.removeprefix("steps=") for word in given if word.startswith("steps="))
+        self.steps = int(float(next(steps, "3000")))  # steps=1e4 is a whole number, too
         return self._start("training", ["train", f"data={self.data}", f"out={self.run}", *given])
 
     def stop(self) -> str:
@@ -101,14 +105,15 @@ class TrainingJob:
         if (code := self._child.code) is None:
             return
         child, self._child = self._child, None
-        if self._asked and child.last.removeprefix("robo-rl: ").startswith("stopped"):
+        said = child.last.removeprefix("robo-rl: ")
+        if self._asked and (said.startswith("stopped") or code in INTERRUPTED or said == "KeyboardInterrupt"):
+            told = said if said.startswith("stopped") else f"stopped; {self._way_on()}"
             self.state = "stopped"
-            self.say(f"the training was {child.last.removeprefix('robo-rl: ')}", "info")
+            self.say(f"the {child.name} was {told}", "info")
         elif code != 0:
+            way_on = f"; {self._way_on()}" if code < 0 else ""  # an error says what to do
             self.state = "failed"
-            self.say(
-                f"The {child.name} has ended with exit code {code}: {child.last or 'without a word'}", "error"
-            )
+            self.say(f"The {child.name} {how_ended(code, child.last)}{way_on}", "error")
         elif self.state == "training":
             self._read_progress()
             policy, bundle = self.run / "policy", self.run / "bundle"
@@ -137,16 +142,19 @@ class TrainingJob:
             return
         self._child.ask_to_stop()
         self._child = None
+        self.say(f"the {NAMES[self.state]} was stopped; {self._way_on()}", "info")
+
+    def _way_on(self) -> str:
+        """Clause with the command that goes on after the running one has ended before its time."""
         if self.state == "exporting":
-            self.say(f"the export was stopped; export again with: {self.command}", "info")
-        elif (self.run / "run.json").is_file():
-            self.say(f"the training was stopped; continue it with: {self.command} resume=true", "info")
-        else:  # it had not begun to write
-            self.say(f"the training was stopped; start it again with: {self.command}", "info")
+            return f"export again with: {self.command}"
+        if self.run is not None and (self.run / "run.json").is_file():
+            return f"continue it with: {self.command} resume=true"
+        return f"start it again with: {self.command}"  # it had not begun to write
 
     def _start(self, state: str, words: list[str]) -> str:
         self.state, self.command = state, shlex.join(["robo-rl", *words])
-        self._child = self.start(state, words)
+        self._child = self.start(NAMES[state], words)
         return self.command
 
     def _tell_selection(self) -> None:
