@@ -80,7 +80,8 @@ def report(config: RecordConfig) -> None:
         print(f"Next:   {command('data list', path=config.out)}", flush=True)
     if tally.trainable(rule_of(config.train)) >= LEAST_EPISODES:  # as the page's button
         run = free_path(Path("runs", Path(config.out).name))
-        print(f"        {command('train', data=config.out, out=run)} {config.train}", flush=True)
+        given = shlex.join(shlex.split(config.train))  # quoted: some shells expand [16,32]
+        print(f"        {command('train', data=config.out, out=run)} {given}", flush=True)
 
 
 def running_robot(config: RecordConfig) -> str:
@@ -159,10 +160,17 @@ def check_address(config: RecordConfig) -> None:
 def check_train(words: str) -> None:
     """Raise ConfigError for settings of `train=` that robo-rl train would refuse."""
     from robo_rl.apps.cli.config import load_config
+    from robo_rl.apps.cli.overrides import refuse_repeats
     from robo_rl.conf.train import TrainConfig
 
     try:
-        load_config("train", ["data=data", "out=run", *shlex.split(words)], TrainConfig)
+        given = shlex.split(words)
+        if own := next((word for word in given if word.partition("=")[0] in ("data", "out")), ""):
+            raise ConfigError(
+                f"{own} is set by the page's button. Leave it out; runs= is the policies' folder."
+            )
+        refuse_repeats(given)
+        load_config("train", ["data=data", "out=run", *given], TrainConfig)
     except ValueError as error:
         raise ConfigError(f"train={words}: {error}. Write key=value, with spaces between them.") from error
     except RoboRLError as error:

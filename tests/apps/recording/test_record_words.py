@@ -54,7 +54,13 @@ def test_settings_of_a_device_that_is_not_started_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("train", "says"),
-    [("stepz=3", "Did you mean 'steps'"), ("steps='3", "No closing quotation"), ("steps=abc", "steps")],
+    [
+        ("stepz=3", "Did you mean 'steps'"),
+        ("steps='3", "No closing quotation"),
+        ("steps=abc", "steps"),
+        ("steps=3 steps=4", "steps is given twice"),
+        ("out=runs/mine", r"out=runs/mine is set by the page's button\. Leave it out; runs= is"),
+    ],
 )
 def test_settings_of_the_training_are_checked_at_the_start(train: str, says: str) -> None:
     """Not when the button is pressed, an hour of episodes later."""
@@ -303,7 +309,8 @@ def test_the_end_names_the_dataset_and_the_next_command(
         add_frames(episode, 0, 1, STATE_ENV)
         episode.commit(success=True)
     report(config)
-    trains = f"        robo-rl train data={config.out} out=runs/set {config.train}\n"
+    quoted = config.train.replace("image.widths=[16,32]", "'image.widths=[16,32]'")  # else a pattern in zsh
+    trains = f"        robo-rl train data={config.out} out=runs/set {quoted}\n"
     assert capsys.readouterr().out.endswith(f"path={config.out}\n{trains}")
 
 
