@@ -125,6 +125,8 @@ def check(config: RecordConfig) -> dict[str, list[str]]:
     spec = spec_of(config, robot, simulated=simulated(config))
     check_takes(Path(config.out), spec)
     check_folder("out", config.out)
+    if config.runs:  # else beside `out`, where a robot without a training may not write
+        check_folder("runs", config.runs)
     if config.token is not None and not Path(config.token).exists():
         check_token_folder(config.token)
     if config.train != RecordConfig().train:

@@ -157,6 +157,8 @@ def test_an_out_that_cannot_be_written_is_refused_before_a_robot_moves(
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ConfigError, match=r"out=.*/file/data cannot be written: .* is a file, expected"):
         check(RecordConfig(robot="sim_arm", out=str(tmp_path / "file" / "data")))
+    with pytest.raises(ConfigError, match=r"runs=.*/file/runs cannot be written: .* is a file, expected"):
+        check(RecordConfig(robot="sim_arm", runs=str(tmp_path / "file" / "runs")))
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=r"out=.* cannot be written: .* is not writable"):
         check(RecordConfig(robot="sim_arm", out=str(tmp_path / "data")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,25 @@ def test_episodes_that_are_left_out_are_told_and_the_policy_is_exported(
     assert [child.words[0] for child in bench.children] == ["train", "export"]
     assert bench.job.state == "done"
     assert bench.done == [str(tmp_path / "runs" / "1" / "bundle")]
+
+
+def test_a_folder_that_cannot_be_read_ends_no_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The button is refused by a sentence; a damaged line of the metrics hides the progress alone."""
+    bench = Bench(tmp_path)
+    monkeypatch.setattr(training, "LOOK_S", 0.0)
+    bench.job.begin(Tally(2, 2, 0))
+    (tmp_path / "runs/1").mkdir(parents=True)
+    (tmp_path / "runs/1/metrics.jsonl").write_bytes(bytes(8) + b'\n{"step": 1}\n')
+    bench.job.tick()
+    assert (bench.job.state, bench.job.step) == ("training", 0)
+    bench.job.close()
+
+    def lost(path: Path) -> bool:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "exists", lost)
+    with pytest.raises(DataError, match=r"cannot be written to .*/runs: Input/output error\."):
+        bench.job.begin(Tally(2, 2, 0))
 
 
 @pytest.mark.parametrize("state", ["training", "exporting"])

@@ -76,8 +76,11 @@ class TrainingJob:
                 f"{_NEEDED.get(self.learn_from, 'that are complete and did not fail')}."
             )
         number = 1
-        while (self.runs / str(number)).exists():
-            number += 1
+        try:
+            while (self.runs / str(number)).exists():
+                number += 1
+        except OSError as error:  # such as a disk that was unplugged
+            raise DataError(f"A training cannot be written to {self.runs}: {error.strerror}.") from error
         self.run = self.runs / str(number)
         self.episodes, self.step, self.loss, self.left_s = episodes, 0, None, None
         self._asked, self._selection = False, ""
@@ -169,7 +172,10 @@ class TrainingJob:
         """Step and loss of the newest line of the run's metrics."""
         if self.run is None:
             return
-        rows = [row for row in read_metrics(self.run / METRICS) if "base/loss" in row]
+        try:
+            rows = [row for row in read_metrics(self.run / METRICS) if "base/loss" in row]
+        except (OSError, DataError):  # the training itself says what is wrong with its folder
+            return
         if rows:
             before, now_s = self.step, time.monotonic()
             self.step, self.loss = int(rows[-1]["step"]), round(float(rows[-1]["base/loss"]), 4)
