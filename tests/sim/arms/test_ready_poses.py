@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
+from robo_rl.core.errors import ConfigError
 from sim.arms.chain import KinematicChain
 from sim.arms.ready_poses import Box, ReadyPoses
 from sim.arms.robot import PANDA
@@ -28,6 +30,13 @@ def test_the_tool_is_in_the_box_and_points_down() -> None:
     assert (tool.m < high + 1e-3).all()
     assert (axis_z(tool.quat)[:, 2] < -0.999).all()
     assert chain.place(q_rad)[0].m.allclose(tool.m)
+
+
+def test_a_single_pose_out_of_reach_is_not_called_0_percent() -> None:
+    """With its base turned to the back, the arm misses a few of the poses; the message said "in 0 %"."""
+    turned = replace(PANDA, home_rad=(3.0, *PANDA.home_rad[1:]))
+    with pytest.raises(ConfigError, match="cannot point its tool down in 1 % of the box"):
+        ReadyPoses(panda(), turned, ((0.42, -0.12, 0.16), (0.58, 0.12, 0.28)))
 
 
 def test_an_equal_chain_computes_nothing_anew() -> None:
