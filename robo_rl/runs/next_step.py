@@ -358,7 +358,7 @@ def places_of(folder: Path) -> tuple[str, Path, Path]:
         name = f"{run}@{step}" if step.isdecimal() and not further else str(folder)
         robot = f"-{folder.name}" if further else ""
         return name, run.parent, free_path(run.parent / f"{run.name}-{step}{robot}-bundle")
-    if further and (holder / "run.json").is_file():
+    if (further or folder.name != "policy") and (holder / "run.json").is_file():  # such as seed1 of a fly run
         return str(folder), holder.parent, folder / "bundle"
     run = holder if (holder / "run.json").is_file() else folder
     return str(run), run.parent, run / "bundle"

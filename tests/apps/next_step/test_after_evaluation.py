@@ -45,6 +45,18 @@ def test_no_evaluation_advises_a_distillation_that_is_refused(tmp_path: Path, ki
         assert "no episode succeeded" in after_evaluation(tmp_path / "policy", SuccessRate(0, 10))
 
 
+def test_the_policy_of_a_further_seed_is_named_by_its_folder(tmp_path: Path) -> None:
+    """`robo-rl fly` and `vision` save one for each seed; the run itself would be that of the first seed."""
+    for name in ("policy", "seed1"):
+        save_policy(tmp_path / "run" / name, flow_policy(SPEC))
+        written = read_json(tmp_path / "run" / name / "policy.json") | {"kind": "vision"}
+        (tmp_path / "run" / name / "policy.json").write_text(json.dumps(written))
+    (tmp_path / "run/run.json").write_text("{}")
+    for name, policy in (("policy", "run"), ("seed1", "run/seed1")):
+        following = after_evaluation(Path("run", name), SuccessRate(9, 10))
+        assert following == f"robo-rl export policy={policy} out={policy}/bundle"
+
+
 def test_a_tuned_policy_is_distilled_once_it_succeeds(tmp_path: Path) -> None:
     """Only the base inside it names the environment. Without a success there is nothing to distil."""
     actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
