@@ -155,3 +155,62 @@ def test_the_list_of_policies_shows_the_one_that_runs(scripts: Path) -> None:
     sent, seen = run(scripts, 'import { Policy } from "./policy.js";', body)
     assert sent == ["runs/b/bundle"]
     assert seen == ["runs/a/bundle", "runs/b/bundle"]
+
+
+def test_a_silent_app_is_told_and_sent_stops_alone(scripts: Path) -> None:
+    """No view for 3 s: the connection counts as lost, though the socket is open; a view ends that. After 15 s
+    another socket is opened, and the end of the former one means nothing.
+    """
+    body = """
+    let now_ms = 0, tick = null;
+    const sockets = [], states = [], later = [], sent = [];
+    Object.defineProperty(globalThis, "performance", { value: { now: () => now_ms } });
+    globalThis.location = { protocol: "http:", host: "here" };
+    globalThis.sessionStorage = { getItem: () => "page" };
+    globalThis.setInterval = (watch) => { tick = watch; };
+    globalThis.setTimeout = (then) => { later.push(then); };
+    globalThis.WebSocket = class {
+      static OPEN = 1; readyState = 1; bufferedAmount = 0;
+      constructor() { sockets.push(this); }
+      send(text) { sent.push(JSON.parse(text).kind); }
+      close() { this.closed = true; }
+    };
+    const link = new Link({ facts: {}, onView: () => {}, onState: (open) => states.push(open) });
+    const [first] = sockets, found = {};
+    const after = (ms) => { now_ms += ms; tick(); return states.splice(0); };
+    const view = () => { first.onmessage({ data: "{}" }); return states.splice(0); };
+    first.onopen();
+    found.starting = after(4000);
+    found.heard = view();
+    found.short = after(2000);
+    found.silent = after(2000);
+    found.again = after(2000);
+    const asked = [["start"], ["drive"], ["estop", false], ["estop", true], ["stop"], ["release"]];
+    found.passed = asked.map(([kind, on]) => link.send({ kind, on }));
+    found.back = view();
+    found.start = link.send({ kind: "start" });
+    found.lost = after(4000);
+    found.gone = after(12000);
+    link.open(); // as `again` does, which was called by the timer
+    found.after = after(14000);
+    Object.assign(found, { sent, timers: later.length, closed: first.closed, told: first.onclose });
+    return { ...found, sockets: sockets.length };"""
+    found = run(scripts, 'import { Link } from "./link.js";', body)
+    assert found == {
+        "starting": [True],
+        "heard": [],
+        "short": [],
+        "silent": [False],
+        "again": [],
+        "passed": [False, False, False, True, True, True],
+        "back": [True],
+        "start": True,
+        "lost": [False],
+        "gone": [False],
+        "sent": ["estop", "stop", "release", "start"],
+        "closed": True,
+        "told": None,
+        "timers": 1,
+        "sockets": 2,
+        "after": [],
+    }

@@ -1,6 +1,8 @@
 // The socket to the server: reconnects by itself, and keeps this page's name over a reload.
 const KEY = "robo-rl-page";
 const REPLACED = 4001; // a copy of this tab, which has its name, has connected
+const SILENT_MS = 3000; // the app sends 20 views a second: without any for this time, the connection counts as lost
+const GONE_MS = 15000; // without any for this time, another one is opened; a browser waits for minutes, or for ever
 
 function pageName() {
   let name = sessionStorage.getItem(KEY);
@@ -18,6 +20,7 @@ export class Link {
     this.facts = JSON.stringify(facts);
     this.wait = 250;
     this.open();
+    setInterval(() => this.watch(), 250);
   }
 
   open() {
@@ -25,14 +28,37 @@ export class Link {
     const socket = new WebSocket(`${scheme}://${location.host}/socket?page=${pageName()}`);
     socket.binaryType = "arraybuffer";
     socket.onopen = () => { this.wait = 250; this.on.onState(true); };
-    socket.onmessage = (event) => this.receive(event.data);
+    socket.onmessage = (event) => { this.hear(); this.receive(event.data); };
     socket.onclose = ({ code }) => {
       if (code === REPLACED) sessionStorage.removeItem(KEY); // go on as another page, which watches
-      this.on.onState(false);
-      setTimeout(() => this.again(), this.wait);
-      this.wait = Math.min(2 * this.wait, 3000);
+      this.ended();
     };
     this.socket = socket;
+    this.heard_ms = performance.now();
+    this.silent = this.told = false; // told: a message has come; an app that starts has no view yet
+  }
+
+  hear() {
+    this.heard_ms = performance.now();
+    this.told = true;
+    if (this.silent) { this.silent = false; this.on.onState(true); }
+  }
+
+  // Notice a network that is lost without a word: the socket stays open, and nothing comes.
+  watch() {
+    const quiet_ms = performance.now() - this.heard_ms;
+    if (this.told && !this.silent && quiet_ms > SILENT_MS) { this.silent = true; this.on.onState(false); }
+    if (quiet_ms < GONE_MS) return;
+    this.socket.onopen = this.socket.onmessage = this.socket.onclose = null;
+    this.socket.close();
+    this.ended();
+  }
+
+  ended() {
+    this.heard_ms = Infinity; // until the next socket
+    this.on.onState(false);
+    setTimeout(() => this.again(), this.wait);
+    this.wait = Math.min(2 * this.wait, 3000);
   }
 
   // Connect again, once the app is there and still the same: it may have been restarted, with another token or robot.
@@ -54,11 +80,11 @@ export class Link {
     else this.on.onView(message);
   }
 
-  get connected() { return this.socket.readyState === WebSocket.OPEN; }
-
-  // Returns false when nothing was sent: without a connection, or while old messages wait to leave.
+  // Returns false when nothing was sent: without a connection, or while old messages wait to leave. To a silent app only
+  // what stops the arm is sent, which may still reach it: any other request would come late.
   send(request) {
-    if (!this.connected || this.socket.bufferedAmount > 16384) return false;
+    const stops = ["stop", "release"].includes(request.kind) || (request.kind === "estop" && request.on);
+    if (this.socket.readyState !== WebSocket.OPEN || (this.silent && !stops) || this.socket.bufferedAmount > 16384) return false;
     this.socket.send(JSON.stringify(request));
     return true;
   }
