@@ -31,8 +31,8 @@ def read_token(file: str | Path | None) -> str | None:
     except (OSError, UnicodeDecodeError, DataError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(
-            f"The token cannot be read from {file} ({reason}). Copy the file that robo-rl serve token=<file> "
-            "has written."
+            f"The token cannot be read from {file} ({reason}). Give the file that robo-rl serve or robo-rl "
+            "record has made by token=<new file>."
         ) from error
     return _checked(value, str(file))
 
@@ -81,6 +81,6 @@ def _checked(token: str, source: str) -> str:
     if not LEAST <= len(token) <= MOST or not (token.isascii() and token.isprintable()):
         raise ConfigError(
             f"{source} holds no token: {LEAST} to {MOST} printable ASCII characters were expected. "
-            "robo-rl serve token=<new file> makes one."
+            "robo-rl serve and robo-rl record make one by token=<new file>."
         )
     return token

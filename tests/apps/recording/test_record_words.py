@@ -271,8 +271,10 @@ def test_a_page_that_cannot_be_served_is_refused_before_a_robot_moves(
         check_address(RecordConfig(host="0.0.0.0", port=0))
     check_address(RecordConfig(host="0.0.0.0", port=0, token=str(tmp_path / "token")))
     (tmp_path / "token").write_text("short")
-    with pytest.raises(ConfigError, match="holds no token: 16 to 512"):
+    with pytest.raises(ConfigError, match=r"holds no token: 16 to 512 .* robo-rl record make one"):
         check_address(RecordConfig(port=0, token=str(tmp_path / "token")))
+    with pytest.raises(ConfigError, match="Give the file that robo-rl serve or robo-rl record has made"):
+        check_address(RecordConfig(port=0, token=str(tmp_path)))
     with pytest.raises(ConfigError, match=r"certificate=no\.pem does not exist"):
         check_address(RecordConfig(port=0, certificate="no.pem"))
     with listen("127.0.0.1", 0) as taken:
