@@ -16,7 +16,7 @@ from typing import Any
 from hardware.checks.arm_contract import check_contract
 from hardware.checks.flight_contract import check_flight, check_ground, check_link
 from hardware.description import load_description
-from hardware.driver import ARMS, check_settings
+from hardware.driver import ARMS, QUADS, check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from hardware.teleop.registry import check_device
 from robo_rl.apps.nodes.node_table import node_settings
@@ -49,7 +49,9 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
                 raise ConfigError(
                     f"The driver's file {driver} is not there; docs/drivers.md shows what one holds."
                 )
-            links |= _driver_link(*read_settings(driver), given)
+            name, settings = read_settings(driver)
+            _check_kind(name, {node for node, *_ in commands.values()})
+            links |= _driver_link(name, settings, given)
         if node == "recorder":
             check_folder("record", given.out)
         if node == "teleop":
@@ -61,6 +63,20 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
     check_scene(nodes)
     _check_bundles(bundles, robots, flown, links)
     return [*check_goals(nodes), *check_words(nodes), *check_pictures(nodes)] if bundles else []
+
+
+def _check_kind(name: str, nodes: Collection[str]) -> None:
+    """Raise ConfigError for a quadcopter's driver beside the filter of an arm, and the reverse."""
+    if name in QUADS and "safety_filter" in nodes:
+        raise ConfigError(
+            f"The driver '{name}' is of a quadcopter, but these nodes move an arm. Give the file of an arm's "
+            "driver, or fly the quadcopter with robo-rl up quad."
+        )
+    if name in ARMS and "flight_filter" in nodes:
+        raise ConfigError(
+            f"The driver '{name}' is of an arm, but these nodes fly a quadcopter. Give the file of a "
+            "quadcopter's driver, or move the arm with robo-rl up arm or up teleop."
+        )
 
 
 def _driver_link(name: str, settings: Mapping[str, Any], given: Any) -> set[QuadLink]:

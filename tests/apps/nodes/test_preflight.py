@@ -60,6 +60,19 @@ def test_mistyped_driver_setting_is_reported_first(tmp_path: Path) -> None:
     check(words)
 
 
+def test_the_driver_of_another_kind_of_robot_is_named(tmp_path: Path) -> None:
+    """An arm's set takes no `ground`, that of a quadcopter no `robot`: neither is what is missing."""
+    driver = tmp_path / "driver.yaml"
+    driver.write_text("driver: crazyflie\nuri: radio://0/80/2M/E7E7E7E7E7\n")
+    words = load_set("teleop").commands({"robot": "sim_arm", "driver": str(driver)})
+    with pytest.raises(ConfigError, match="'crazyflie' is of a quadcopter, but these nodes move an arm"):
+        check(words)
+    driver.write_text("driver: ur\nhost: 192.0.2.1\n")
+    words = load_set("quad").commands({"bundle": "flight", "driver": str(driver)})
+    with pytest.raises(ConfigError, match="'ur' is of an arm, but these nodes fly a quadcopter"):
+        check(words)
+
+
 def test_mistyped_device_setting_is_reported_first(tmp_path: Path) -> None:
     """Without the hardware of the device, which may be plugged in later."""
     pad = tmp_path / "pad.yaml"
