@@ -125,7 +125,7 @@ def check(config: RecordConfig) -> dict[str, list[str]]:
     spec = spec_of(config, robot, simulated=simulated(config))
     check_takes(Path(config.out), spec)
     check_folder("out", config.out)
-    if config.runs:  # else beside `out`, where a robot without a training may not write
+    if config.runs:  # the default is not checked: an app that never trains need not write there
         check_folder("runs", config.runs)
     if config.token is not None and not Path(config.token).exists():
         check_token_folder(config.token)
@@ -167,7 +167,7 @@ def check_train(words: str) -> None:
 
     try:
         given = shlex.split(words)
-        if own := next((word for word in given if word.partition("=")[0] in ("data", "out")), ""):
+        if own := next((word for word in given if word.lstrip("+").partition("=")[0] in ("data", "out")), ""):
             raise ConfigError(
                 f"{own} is set by the page's button. Leave it out; runs= is the policies' folder."
             )

@@ -48,8 +48,8 @@ def advice(
         )
     if before is not None and before.rate < WEAK_BASE:
         return (
-            f"Record more demonstrations and train the base again, because it succeeds in {before}, and what "
-            "it never does is found by chance alone."
+            f"Record more demonstrations and train the base again, because the base succeeds in {before}, "
+            "and what it never does is found by chance alone."
         )
     if history.limit_steps is not None and seen.late > LATE_SHARE * max(1, seen.successes):
         return (
@@ -57,7 +57,7 @@ def advice(
             f"{seen.successes} successes came in the last tenth of {history.limit_steps} steps."
         )
     if replays and not demos:
-        return f"Give demonstrations (demos=<dataset>), from which critics learn too, because {NO_RISE}."
+        return f"Give demonstrations (demos=<dataset>), because critics learn from them too, and {NO_RISE}."
     return (
         "Record more demonstrations from the states in which the policy fails, and train the base again, "
         f"because {NO_RISE}."

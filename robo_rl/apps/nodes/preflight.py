@@ -69,12 +69,12 @@ def _check_kind(name: str, nodes: Collection[str]) -> None:
     """Raise ConfigError for a quadcopter's driver beside the filter of an arm, and the reverse."""
     if name in QUADS and "safety_filter" in nodes:
         raise ConfigError(
-            f"The driver '{name}' is of a quadcopter, but these nodes move an arm. Give the file of an arm's "
+            f"'{name}' is a quadcopter's driver, but these nodes move an arm. Give the file of an arm's "
             "driver, or fly the quadcopter with robo-rl up quad."
         )
     if name in ARMS and "flight_filter" in nodes:
         raise ConfigError(
-            f"The driver '{name}' is of an arm, but these nodes fly a quadcopter. Give the file of a "
+            f"'{name}' is an arm's driver, but these nodes fly a quadcopter. Give the file of a "
             "quadcopter's driver, or move the arm with robo-rl up arm or up teleop."
         )
 

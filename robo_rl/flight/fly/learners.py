@@ -62,7 +62,7 @@ def device_training(
     config: FlyConfig, setting: FlightSetup, seed: int, policy: FlightPolicy, device: torch.device
 ) -> SeedTraining:
     """First-order learning whose updates stay on the device, on a GPU as one CUDA graph each. The trained
-    weights are copied into `policy` at the end.
+    weights are copied into `policy` at the end and for each checkpoint.
 
     Raises ConfigError for methods that learn on the CPU only.
     """

@@ -28,4 +28,11 @@ def test_fly(tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, ev
     assert "The training has diverged: its weights (" in said
     assert "Give a lower learning rate." in said
     assert not RunDir(out).policy.exists()
+    saved = RunDir(out).latest()
+    if every == 1:
+        assert saved is not None
+        assert 1 <= saved[0] < 5  # update 5 is the first one that learns
+        assert f"is of step {saved[0]}." in said
+    else:
+        assert saved is None
     assert not (out / "seed0").exists()

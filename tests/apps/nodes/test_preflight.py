@@ -65,11 +65,13 @@ def test_the_driver_of_another_kind_of_robot_is_named(tmp_path: Path) -> None:
     driver = tmp_path / "driver.yaml"
     driver.write_text("driver: crazyflie\nuri: radio://0/80/2M/E7E7E7E7E7\n")
     words = load_set("teleop").commands({"robot": "sim_arm", "driver": str(driver)})
-    with pytest.raises(ConfigError, match="'crazyflie' is of a quadcopter, but these nodes move an arm"):
+    with pytest.raises(
+        ConfigError, match="'crazyflie' is a quadcopter's driver, but these nodes move an arm"
+    ):
         check(words)
     driver.write_text("driver: ur\nhost: 192.0.2.1\n")
     words = load_set("quad").commands({"bundle": "flight", "driver": str(driver)})
-    with pytest.raises(ConfigError, match="'ur' is of an arm, but these nodes fly a quadcopter"):
+    with pytest.raises(ConfigError, match="'ur' is an arm's driver, but these nodes fly a quadcopter"):
         check(words)
 
 

@@ -59,6 +59,7 @@ def test_settings_of_a_device_that_is_not_started_are_refused() -> None:
         ("steps='3", "No closing quotation"),
         ("steps=abc", "steps"),
         ("steps=3 steps=4", "steps is given twice"),
+        ("+data=other", r"\+data=other is set by the page's button"),
         ("out=runs/mine", r"out=runs/mine is set by the page's button\. Leave it out; runs= is"),
     ],
 )

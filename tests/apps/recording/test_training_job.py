@@ -71,7 +71,13 @@ def test_interrupted_episodes_do_not_count_either(tmp_path: Path) -> None:
 
 def test_steps_may_be_written_as_the_verb_reads_them(tmp_path: Path) -> None:
     """An error here ended the app: the settings are checked when it starts, by the verb's own rules."""
-    for words, steps in (("steps=1e4", 10_000), ("steps=2_000", 2000), ("", 3000)):
+    for words, steps in (
+        ("steps=1e4", 10_000),
+        ("steps=2_000", 2000),
+        ("++steps=5", 5),
+        ("steps=int(5)", 3000),
+        ("", 3000),
+    ):
         bench = Bench(tmp_path, words)
         bench.job.begin(Tally(2, 2, 0))
         assert bench.job.steps == steps
@@ -160,6 +166,11 @@ def test_a_folder_that_cannot_be_read_ends_no_app(tmp_path: Path, monkeypatch: p
     def lost(path: Path) -> bool:
         raise OSError(errno.EIO, "Input/output error", str(path))
 
+    monkeypatch.setattr(Path, "is_file", lost)
+    bench.job.begin(Tally(2, 2, 0))
+    bench.children[-1].code = -7
+    bench.job.tick()
+    assert bench.job.state == "failed"
     monkeypatch.setattr(Path, "exists", lost)
     with pytest.raises(DataError, match=r"cannot be written to .*/runs: Input/output error\."):
         bench.job.begin(Tally(2, 2, 0))
@@ -185,7 +196,13 @@ def test_a_killed_process_names_its_signal_and_the_way_on(tmp_path: Path, state:
 
 
 @pytest.mark.parametrize(
-    ("code", "last"), [(1, "KeyboardInterrupt"), (130, "export: interrupted."), (-2, "")]
+    ("code", "last"),
+    [
+        (1, "KeyboardInterrupt"),
+        (-6, "  what():  KeyboardInterrupt: <EMPTY MESSAGE>"),
+        (130, "export: interrupted."),
+        (-2, ""),
+    ],
 )
 def test_an_export_that_the_operator_stops_has_not_failed(tmp_path: Path, code: int, last: str) -> None:
     """Stopped while it imports, before it can answer the signal by a sentence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import time
@@ -23,6 +24,7 @@ NAMES = {"training": "training", "exporting": "export"}  # state -> name of its 
 INTERRUPTED = (128 + signal.SIGINT, -signal.SIGINT)  # exit codes of a verb that was asked to stop
 SELECTION = "Learning from"  # beginning of the line that says which episodes were left out
 _NEEDED = {"all": "of any kind", "success": "that are complete successes"}
+DEFAULT_STEPS = 3000  # of `robo-rl train`
 Start = Callable[[str, Sequence[str]], Child]  # (name, words after robo-rl) -> process
 
 
@@ -30,6 +32,17 @@ def rule_of(words: str) -> str:
     """Value of `learn_from=` in the settings of `robo-rl train`."""
     given = [word.partition("=")[2] for word in shlex.split(words) if word.startswith("learn_from=")]
     return given[-1] if given else RULES[0]
+
+
+def steps_of(words: Sequence[str]) -> int:
+    """Updates of a training with these words, for its progress; an expression counts as the default."""
+    given = (
+        word.lstrip("+").removeprefix("steps=") for word in words if word.lstrip("+").startswith("steps=")
+    )
+    try:
+        return int(float(next(given, DEFAULT_STEPS)))  # 1e4 is a whole number, too
+    except ValueError:
+        return DEFAULT_STEPS
 
 
 @dataclass
@@ -85,8 +98,7 @@ class TrainingJob:
         self.episodes, self.step, self.loss, self.left_s = episodes, 0, None, None
         self._asked, self._selection = False, ""
         given = shlex.split(self.words)
-        steps = (word.removeprefix("steps=") for word in given if word.startswith("steps="))
-        self.steps = int(float(next(steps, "3000")))  # steps=1e4 is a whole number, too
+        self.steps = steps_of(given)
         return self._start("training", ["train", f"data={self.data}", f"out={self.run}", *given])
 
     def stop(self) -> str:
@@ -109,7 +121,7 @@ class TrainingJob:
             return
         child, self._child = self._child, None
         said = child.last.removeprefix("robo-rl: ")
-        if self._asked and (said.startswith("stopped") or code in INTERRUPTED or said == "KeyboardInterrupt"):
+        if self._asked and (said.startswith("stopped") or code in INTERRUPTED or "KeyboardInterrupt" in said):
             told = said if said.startswith("stopped") else f"stopped; {self._way_on()}"
             self.state = "stopped"
             self.say(f"the {child.name} was {told}", "info")
@@ -151,7 +163,7 @@ class TrainingJob:
         """Clause with the command that goes on after the running one has ended before its time."""
         if self.state == "exporting":
             return f"export again with: {self.command}"
-        if self.run is not None and (self.run / "run.json").is_file():
+        if self.run is not None and os.path.isfile(self.run / "run.json"):  # False on a lost disk
             return f"continue it with: {self.command} resume=true"
         return f"start it again with: {self.command}"  # it had not begun to write
 

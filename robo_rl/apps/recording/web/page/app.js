@@ -134,7 +134,7 @@ function show() {
 
 function showBanner() {
   const say = bannerAt($("banner"), act);
-  if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again … The emergency stop of this page has no effect meanwhile.", "error");
+  if (document.body.dataset.link !== "open") return say("Connection to the app lost. What this page drives is held, a policy stops after 20 s at most, and what is recorded is kept. The emergency stop of this page may have no effect: use the robot's. Connecting again …", "error");
   if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");
   if (view.estop) return say(...stopSentence(view));

@@ -128,7 +128,7 @@ function words() {
 
 function showBanner() {
   const set = bannerAt($("banner"), act);
-  if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held, and STOP has no effect. Connecting again …", "error");
+  if (document.body.dataset.link !== "open") return set("Connection to the app lost. What you drive is held, a policy stops after 20 s at most. STOP may have no effect: use the robot's. Connecting again …", "error");
   if (refused) return set(refused, "error");
   if (!view) return set("", "");
   if (view.estop) return set(...stopSentence(view));
