@@ -48,9 +48,9 @@ def _solve(chain: KinematicChain, robot: ArmRobot, box_m: Box) -> tuple[Float[Te
     home = low.new_tensor(robot.home_rad).expand(POSES, -1)
     q_rad, left = chain.inverse(Pose(low + (high - low) * unit, down), home)
     if float(left.max()) > _LEFT:
-        missed = max(1.0, 100.0 * float((left > _LEFT).to(low).mean()))  # one pose is too many, and not 0 %
+        missed = int((left > _LEFT).sum())
         raise ConfigError(
-            f"{robot.name} cannot point its tool down in {missed:.0f} % of the box {box_m} where the "
-            "task starts. Give another robot, or a home_rad from which it can."
+            f"{robot.name} cannot point its tool down in {missed} of {POSES} poses in the box {box_m} where "
+            "the task starts. Give another robot, or a home_rad from which it can."
         )
     return q_rad, chain.place(q_rad)[0]
