@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -57,7 +57,7 @@ BOTH = {"hand": "hands", "overlay": "overlay"}  # how the encoder was pre-traine
 Picture = NDArray[np.uint8]
 
 
-FULL = Size(demos=5, videos=50)
+FULL = Size(demos=5, videos=50, pretrain_steps=5000)
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ def main() -> None:
         found = [one_seed(seed, size, folder / f"seed{seed}") for seed in range(work.seeds)]
         for name in ("plain", *BOTH):
             rates = [each[name] for each in found]
-            extra = {"per_seed": rates, "demos": size.demos, "videos": size.videos, "episodes": size.episodes}
-            emit(f"overlay/{name}/success", fmean(rates), "fraction", **extra)
+            emit(f"overlay/{name}/success", fmean(rates), "fraction", per_seed=rates, **asdict(size))
 
 
 def overlay(hands: Path, out: Path, fill: str) -> None:
