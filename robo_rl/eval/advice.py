@@ -39,7 +39,7 @@ def advice(
     if not seen.successes and not after.k:
         if seen.rewarded and not history.sparse:
             return ""  # a task such as gym/Pendulum-v1, which has returns and no success
-        return f"{nothing_seen(seen)} {ways_to_success(history)}"
+        return f"{nothing_seen(seen)} {ways_to_success(history, demos or before is not None)}"
     if (thirds := history.rising()) is not None:
         second, last = (f"{100 * rate.rate:.0f}" for rate in thirds)
         return (
@@ -58,16 +58,14 @@ def advice(
         )
     if replays and not demos:
         return f"Give demonstrations (demos=<dataset>), because critics learn from them too, and {NO_RISE}."
-    return (
-        "Record more demonstrations from the states in which the policy fails, and train the base again, "
-        f"because {NO_RISE}."
-    )
+    again = "" if before is None else " and train the base again,"
+    return f"Record more demonstrations from the states in which the policy fails,{again} because {NO_RISE}."
 
 
-def warning(history: TrainingHistory, *, has_base: bool, base_done: bool) -> tuple[str, str]:
+def warning(history: TrainingHistory, *, has_base: bool, demos: bool, base_done: bool) -> tuple[str, str]:
     """(name, sentence) of what is wrong with the training so far; empty if nothing is.
 
-    base_done: whether the phase of the base alone has ended.
+    demos: whether there are demonstrations. base_done: whether the phase of the base alone has ended.
     """
     seen, base = history.all, history.base
     known = base.episodes - base.unreported
@@ -76,10 +74,10 @@ def warning(history: TrainingHistory, *, has_base: bool, base_done: bool) -> tup
         return "base", (
             f"The base has not succeeded in any of its {known} training episodes{cut}. Training goes "
             "on, but finds a success only by chance. Better: a base from more demonstrations. "
-            f"{ways_to_success(history)}"
+            f"{ways_to_success(history, has_demos=True)}"
         )
     if seen.episodes >= MANY and not seen.successes and not seen.rewarded:
-        return "reward", f"{nothing_seen(seen)} {ways_to_success(history)}"
+        return "reward", f"{nothing_seen(seen)} {ways_to_success(history, demos or has_base)}"
     return "", ""
 
 
@@ -99,7 +97,10 @@ def nothing_seen(seen: EpisodeTally) -> str:
     return f"No {what} was seen in {seen.episodes} training episodes."
 
 
-def ways_to_success(history: TrainingHistory) -> str:
-    """What to do without a success."""
+def ways_to_success(history: TrainingHistory, has_demos: bool) -> str:
+    """What to do without a success. has_demos: whether the training or its base has demonstrations."""
     dense = "give reward=dense, " if history.sparse and history.can_be_dense else ""
-    return f"To do: {dense}check the environment's success, or record more demonstrations."
+    imitate = (
+        "record more demonstrations" if has_demos else "first train a base on demonstrations (robo-rl train)"
+    )
+    return f"To do: {dense}check the environment's success, or {imitate}."

@@ -158,7 +158,7 @@ def test_a_policy_evaluated_in_its_own_environment_keeps_a_note(base: Path, tmp_
 def test_training_neither_logs_nor_misses_a_success(capsys: pytest.CaptureFixture[str]) -> None:
     """Ten failures of a base are reported, ten episodes of an unknown outcome are not."""
     said = list[str]()
-    watch = TrainingWatch(has_base=True, sparse=False, limit_steps=100, say=said.append)
+    watch = TrainingWatch(has_base=True, demos=True, sparse=False, limit_steps=100, say=said.append)
     silent = [CollectedEpisode(i, False, 50, -100.0, reported=False) for i in range(10)]
     watch.add(silent, of_base=True, base_done=True, progress=0.1)
     assert not said

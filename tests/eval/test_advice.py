@@ -53,6 +53,16 @@ def test_demonstrations_that_critics_cannot_replay_are_not_advised() -> None:
     assert said.startswith("Record more demonstrations from")
 
 
+def test_a_run_from_scratch_has_no_base_to_train_again() -> None:
+    """With demonstrations, which its critics replay; without them there are none to record more of."""
+    rate, failed = SuccessRate(40, 100), SuccessRate(0, 100)
+    said = advice(rate, None, history(FLAT), env_steps=1000, demos=True)
+    assert said.startswith("Record more demonstrations from the states in which the policy fails, because")
+    nothing = history([0.0] * PARTS)
+    assert "record more demonstrations" in advice(failed, None, nothing, env_steps=1000, demos=True)
+    assert "first train a base" in advice(failed, None, nothing, env_steps=1000, demos=False)
+
+
 def test_a_rise_within_noise_is_none() -> None:
     """From 40 to 44 successes in 80 episodes may be chance (p = 0.32), to 60 hardly (p = 0.0009)."""
     assert history([0.5] * 8 + [0.55] * 4).rising() is None
@@ -62,7 +72,7 @@ def test_a_rise_within_noise_is_none() -> None:
 def test_base_without_success_is_reported_after_its_phase() -> None:
     """Ten failures of the base are reported when its phase ends, none before; one success is enough."""
     failed, worked = TrainingHistory(EpisodeTally(10, 0)), TrainingHistory(EpisodeTally(10, 1))
-    told = {"has_base": True}
+    told = {"has_base": True, "demos": True}
     assert warning(failed, base_done=False, **told) == ("", "")
     name, sentence = warning(failed, base_done=True, **told)
     assert name == "base"
@@ -77,7 +87,7 @@ def test_a_dense_reward_is_advised_where_the_environment_has_one() -> None:
         seen = TrainingHistory(EpisodeTally(10, 0), can_be_dense=can_be_dense)
         seen = TrainingHistory.from_json(seen.to_json())
         told = (
-            warning(seen, has_base=True, base_done=True)[1],
+            warning(seen, has_base=True, demos=True, base_done=True)[1],
             advice(SuccessRate(0, 8), None, seen, env_steps=1000, demos=False),
         )
         assert all(("reward=dense" in said) is can_be_dense for said in told)

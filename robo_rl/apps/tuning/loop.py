@@ -135,6 +135,7 @@ def run_method(
         session.raise_if_stopped()  # nothing was done since the last checkpoint
         watch = TrainingWatch(
             has_base=config.base is not None,
+            demos=config.demos is not None,
             sparse=not shared["dense_reward"],
             can_be_dense=has_dense_reward(name, "dense"),
             limit_steps=None if method.episode_limit_factor else eval_env.spec.max_episode_steps,

@@ -14,21 +14,22 @@ from robo_rl.rl.running import CollectedEpisode
 class TrainingWatch:
     """History of the training episodes; each warning is given once.
 
-    sparse: whether success alone is rewarded. can_be_dense: whether the environment has reward=dense. say:
-    prints a sentence.
+    demos: whether there are demonstrations. sparse: whether success alone is rewarded. can_be_dense: whether
+    the environment has reward=dense. say: prints a sentence.
     """
 
     def __init__(
         self,
         *,
         has_base: bool,
+        demos: bool,
         sparse: bool,
         limit_steps: int | None,
         can_be_dense: bool = True,
         say: Callable[[str], None] = print,
     ) -> None:
         self.history = TrainingHistory(limit_steps=limit_steps, sparse=sparse, can_be_dense=can_be_dense)
-        self._has_base, self._say = has_base, say
+        self._has_base, self._demos, self._say = has_base, demos, say
         self._reported: set[str] = set()
 
     def add(
@@ -55,7 +56,9 @@ class TrainingWatch:
                 f"{at_once_sentence(self.history.all)} There is nothing to learn. Correct the success or the "
                 "reset of the environment."
             )
-        name, sentence = warning(self.history, has_base=self._has_base, base_done=base_done)
+        name, sentence = warning(
+            self.history, has_base=self._has_base, demos=self._demos, base_done=base_done
+        )
         if name and name not in self._reported:
             self._reported.add(name)
             self._say(sentence)

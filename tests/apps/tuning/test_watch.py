@@ -23,7 +23,7 @@ def ended(
 def test_each_warning_is_given_once() -> None:
     """The base's failures are reported at the end of its phase, a missing reward after 100 episodes."""
     said = list[str]()
-    watch = TrainingWatch(has_base=True, sparse=True, limit_steps=100, say=said.append)
+    watch = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=100, say=said.append)
     watch.add(ended(60), of_base=True, base_done=False, progress=0.1)
     assert not said
     for _ in range(3):
@@ -34,12 +34,12 @@ def test_each_warning_is_given_once() -> None:
 
 def test_warnings_given_before_a_stop_are_not_repeated() -> None:
     """Also where an earlier checkout wrote the checkpoint, under another name."""
-    first = TrainingWatch(has_base=True, sparse=True, limit_steps=100)
+    first = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=100)
     first.add(ended(60), of_base=True, base_done=True, progress=0.1)
     state = first.state_dict()
     for kept in (state, {"history": state["history"], "told": state["reported"]}):
         said = list[str]()
-        watch = TrainingWatch(has_base=True, sparse=True, limit_steps=100, say=said.append)
+        watch = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=100, say=said.append)
         watch.load_state_dict(kept)
         watch.add(ended(20), of_base=False, base_done=True, progress=0.5)
         assert not said
@@ -48,7 +48,7 @@ def test_warnings_given_before_a_stop_are_not_repeated() -> None:
 def test_a_base_that_is_slow_is_told_of_shorter_episodes() -> None:
     """Evaluations may give it the time that training episodes do not."""
     said = list[str]()
-    watch = TrainingWatch(has_base=True, sparse=True, limit_steps=None, say=said.append)
+    watch = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=None, say=said.append)
     watch.add(ended(60), of_base=True, base_done=True, progress=0.1)
     assert "60 training episodes (which method.episode_limit_factor ends sooner than" in said[0]
 
@@ -56,19 +56,19 @@ def test_a_base_that_is_slow_is_told_of_shorter_episodes() -> None:
 def test_a_training_without_any_reward_is_reported() -> None:
     """Without a base, 100 episodes without success and reward say that the reward is always 0."""
     said = list[str]()
-    watch = TrainingWatch(has_base=False, sparse=False, limit_steps=None, say=said.append)
+    watch = TrainingWatch(has_base=False, demos=False, sparse=False, limit_steps=None, say=said.append)
     watch.add(ended(99), of_base=False, base_done=True, progress=0.1)
     assert not said
     watch.add(ended(1), of_base=False, base_done=True, progress=0.2)
     assert said == [
         "No success and no reward was seen in 100 training episodes. To do: check the environment's success, "
-        "or record more demonstrations."
+        "or first train a base on demonstrations (robo-rl train)."
     ]
 
 
 def test_a_task_that_ends_at_once_is_refused() -> None:
     """Ten episodes that succeed in their first step leave nothing to learn."""
-    watch = TrainingWatch(has_base=True, sparse=True, limit_steps=100)
+    watch = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=100)
     watch.add(ended(9, success=True, steps=1), of_base=True, base_done=False, progress=0.0)
     with pytest.raises(EnvError, match="all 10 episodes succeed in their first step"):
         watch.add(ended(1, success=True, steps=1), of_base=True, base_done=False, progress=0.0)
@@ -77,9 +77,9 @@ def test_a_task_that_ends_at_once_is_refused() -> None:
 def test_counts_survive_a_checkpoint() -> None:
     """A resumed run does not warn again."""
     said = list[str]()
-    watch = TrainingWatch(has_base=True, sparse=True, limit_steps=100, say=said.append)
+    watch = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=100, say=said.append)
     watch.add(ended(20), of_base=True, base_done=True, progress=0.1)
-    again = TrainingWatch(has_base=True, sparse=True, limit_steps=None, say=said.append)
+    again = TrainingWatch(has_base=True, demos=True, sparse=True, limit_steps=None, say=said.append)
     again.load_state_dict(json.loads(json.dumps(watch.state_dict())))
     again.add(ended(20), of_base=False, base_done=True, progress=0.2)
     assert len(said) == 1

@@ -79,7 +79,7 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
 
 def watch() -> TrainingWatch:
     """A watch on a training without a base."""
-    return TrainingWatch(has_base=False, sparse=True, limit_steps=None)
+    return TrainingWatch(has_base=False, demos=False, sparse=True, limit_steps=None)
 
 
 class _Working:
