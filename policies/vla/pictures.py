@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robo_rl.core.shapes import Float, UInt8
+from robo_rl.nets.image_encoder import pixels
 
 Side = tuple[int, int]  # height, width [px]
 
@@ -30,8 +31,7 @@ def cut(
         + torch.arange(side[i], device=picture.device)
         for i in range(2)
     )
-    lanes = torch.arange(picture.shape[0], device=picture.device)
-    return picture[lanes[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return pixels(picture, rows, columns)
 
 
 def resized(

@@ -171,8 +171,17 @@ class ImageEncoder(nn.Module):
             return image[:, top : top + self.crop_h, left : left + self.crop_w]
         rows = _span(offset[:, 0], free_h, self.crop_h)
         columns = _span(offset[:, 1], free_w, self.crop_w)
-        lanes = torch.arange(len(image), device=image.device)
-        return image[lanes[:, None, None], rows[:, :, None], columns[:, None, :]]
+        return pixels(image, rows, columns)
+
+
+def pixels(
+    image: Shaped[Tensor, "b h w *rgb"], rows: Int[Tensor, "b r"], columns: Int[Tensor, "b c"]
+) -> Shaped[Tensor, "b r c *rgb"]:
+    """image[b, rows[b, i], columns[b, j]]. On the CPU three to four times as fast as that index."""
+    b, h, w = image.shape[:3]
+    first = torch.arange(0, b * h, h, device=image.device)  # row of all pictures below each other
+    index = (first[:, None] + rows).mul(w)[:, :, None] + columns[:, None, :]
+    return image.flatten(0, 2).index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
 def _span(offset: Float[Tensor, " b"], free: int, length: int) -> Int[Tensor, "b l"]:
@@ -196,5 +205,4 @@ def random_shift(images: UInt8[Tensor, "b h w c"], shift: Int[Tensor, "b 2"]) ->
     _, h, w, _ = images.shape
     rows = (torch.arange(h, device=images.device) - shift[:, :1]).clamp(0, h - 1)
     columns = (torch.arange(w, device=images.device) - shift[:, 1:]).clamp(0, w - 1)
-    each = torch.arange(len(images), device=images.device)
-    return images[each[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return pixels(images, rows, columns)

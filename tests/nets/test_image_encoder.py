@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from robo_rl.nets.image_encoder import (
     SpatialSoftmax,
     check_positions,
     last_map,
+    pixels,
 )
 
 TINY = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, crop=0.75)
@@ -30,6 +32,15 @@ def test_crop_corners_and_centre() -> None:
     assert encoder._crop(image, offset)[:, 0, 0, 0].tolist() == [0, 2, 1]
     assert encoder._crop(image, None)[:, 0, 0, 0].tolist() == [1, 1, 1]
     assert encoder._crop(image, offset).shape == (3, 6, 6, 3)
+
+
+@pytest.mark.parametrize("channels", [(), (1,), (3,)])
+def test_pixels_equal_an_index_of_each_picture(channels: tuple[int, ...]) -> None:
+    """Rows and columns in any order and more than once; depths have no channel."""
+    image = torch.arange(2 * 5 * 7 * math.prod(channels)).view(2, 5, 7, *channels)
+    rows, columns = torch.tensor([[4, 0, 0], [1, 2, 3]]), torch.tensor([[6, 1], [0, 0]])
+    expected = torch.stack([each[r][:, c] for each, r, c in zip(image, rows, columns, strict=True)])
+    assert torch.equal(pixels(image, rows, columns), expected)
 
 
 def test_spatial_softmax_finds_a_bright_pixel() -> None:
