@@ -181,7 +181,8 @@ def pixels(
     b, h, w = image.shape[:3]
     first = torch.arange(0, b * h, h, device=image.device)  # row of all pictures below each other
     index = (first[:, None] + rows).mul(w)[:, :, None] + columns[:, None, :]
-    return image.flatten(0, 2).index_select(0, index.flatten()).unflatten(0, index.shape)
+    picked: Tensor = image.flatten(0, 2).index_select(0, index.flatten()).unflatten(0, index.shape)
+    return picked
 
 
 def _span(offset: Float[Tensor, " b"], free: int, length: int) -> Int[Tensor, "b l"]:

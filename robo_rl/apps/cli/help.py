@@ -18,24 +18,38 @@ if TYPE_CHECKING:
     from robo_rl.conf.fields import Setting
 
 MAX_COLUMN = 28
-INTRO = """\
-robo-rl: from demonstrations to a policy that a robot can run
+LEAST_MEANING = 35  # columns for the meaning of a setting, below which it stands in lines of its own
+NARROWEST, NO_TERMINAL, WIDEST = 40, 120, 140  # width of a page
+INTRO = "robo-rl: from demonstrations to a policy that a robot can run"
+USAGE = """
 
 Usage:   robo-rl <verb> key=value ...
 Verbs, in order of use, each with an example:
 """
-OUTRO = """\
-robo-rl <verb> --help   settings of a verb with types, defaults and meaning; of those with many, the most used
-robo-rl <verb> --help all   all of them
-config=mine.yaml        settings from a YAML file, for every verb; those on the command line win
-robo-rl --version       the version
--m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
-
-A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
-Exit codes: 0 done, 1 error in robo-rl, 2 wrong input or an error in your own script, 3 an environment, a
-robot or the bus cannot be reached, refuses or has ended, 4 disk full, 130 Ctrl-C.
-data replay ends with 1 if the replay differs or stops early, call if the answer is no, demo if a stage fails.
-up and record end with 0 after Ctrl-C, their usual end."""
+TERMS = [  # with their meaning, below the verbs
+    (
+        "robo-rl <verb> --help",
+        "settings of a verb with types, defaults and meaning; of those with many, the most used",
+    ),
+    ("robo-rl <verb> --help all", "all of them"),
+    (
+        "config=mine.yaml",
+        "settings from a YAML file, for every verb; those on the command line win",
+    ),
+    ("robo-rl --version", "the version"),
+    (
+        "-m seed=1,2,3",
+        "one run per value, each in its own folder below out=; several keys: all combinations",
+    ),
+]
+NOTES = [  # a line each, below the terms
+    "A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.",
+    "Exit codes: 0 done, 1 error in robo-rl, 2 wrong input or an error in your own script, 3 an environment, "
+    "a robot or the bus cannot be reached, refuses or has ended, 4 disk full, 130 Ctrl-C.",
+    "data replay ends with 1 if the replay differs or stops early, call if the answer is no, demo if a stage "
+    "fails.",
+    "up and record end with 0 after Ctrl-C, their usual end.",
+]
 
 HEADINGS = {  # first verb of a group in the list of all verbs -> its heading
     "doctor": "Start",
@@ -56,12 +70,14 @@ Row = tuple[str, str, str, str]  # setting, type, value, meaning
 def overview(group: str | None = None) -> str:
     """Help for `robo-rl`, or for the verbs of one group such as "data"."""
     verbs = {name: verb for name, verb in VERBS.items() if group is None or name.startswith(group + " ")}
-    lines = [
-        f"{heading_of(name, group)}  {name:<14} {verb.summary}\n  {'':<14}   {verb.examples[0]}"
-        for name, verb in verbs.items()
-    ]
+    lines = []
+    for name, verb in verbs.items():
+        summary = _indented(verb.summary, f"  {name:<14} ", 17)
+        lines.append(f"{heading_of(name, group)}{summary}\n  {'':<14}   {verb.examples[0]}")
     blank = "" if group is None else "\n"  # the first heading begins with one
-    return INTRO + blank + "\n".join(lines) + "\n\n" + OUTRO
+    terms = [_indented(meaning, f"{term:<27} ", 28) for term, meaning in TERMS]
+    notes = [_indented(note) for note in NOTES]
+    return _indented(INTRO) + USAGE + blank + "\n".join([*lines, "", *terms, "", *notes])
 
 
 def heading_of(name: str, group: str | None) -> str:
@@ -87,29 +103,29 @@ def verb_help(
     """
     verb, typed = VERBS[name], typed or name
     rows = setting_rows(name, load_schema(verb), overrides)
-    title = "Value" if overrides else "Default"
-    lines = [f"robo-rl {typed}: {verb.summary}", "", f"Usage:   robo-rl {typed} key=value ...", ""]
     first, rest = most_used(name, rows)
-    lines += _columns([("Setting", "Type", title, "Meaning"), *first])
+    titles = ("Setting", "Type", "Value" if overrides else "Default", "Meaning")
+    tables = [("", [titles, *first])]  # (sentence above, rows)
     if rest and everything:
-        lines += ["", "Other settings:", "", *_columns([("Setting", "Type", title, "Meaning"), *rest])]
-    elif rest:
+        tables.append(("Other settings:", [titles, *rest]))
+    titles = (*titles[:2], "Default", "Meaning")
+    if flights := _flight_rows(name):
+        heading = "A flight is trained from scratch, without data=, by the settings of its own verb:"
+        tables.append((_indented(heading), [titles, *flights]))
+    if scenes := _scene_rows(name):
+        heading = "Simulated arm, mobile and hand tasks: task=<name> instead of env=, with these options:"
+        tables.append((_indented(heading), [titles, *scenes]))
+    lay_out = _columns if all(_room(table) >= LEAST_MEANING for _, table in tables) else _listed
+    blocks = [_indented(f"robo-rl {typed}: {verb.summary}"), f"Usage:   robo-rl {typed} key=value ..."]
+    for heading, table in tables:
+        blocks += [heading, "\n".join(lay_out(table))]
+    if rest and not everything:
         typed_keys = {word.partition("=")[0] for word in typed.split() if "=" in word}
         more = [word for word in overrides if word.partition("=")[0] not in typed_keys]
         words = shlex.join(("robo-rl", *typed.split(), *more))
-        lines += ["", f"{len(rest)} more settings: {words} --help all"]
-    if flights := _flight_rows(name):
-        lines += ["", "A flight is trained from scratch, without data=, by the settings of its own verb:", ""]
-        lines += _columns([("Setting", "Type", "Default", "Meaning"), *flights])
-    if scenes := _scene_rows(name):
-        lines += [
-            "",
-            "Simulated arm, mobile and hand tasks: task=<name> instead of env=, with these options:",
-            "",
-        ]
-        lines += _columns([("Setting", "Type", "Default", "Meaning"), *scenes])
-    lines += ["", "Examples:", *(f"  {example}" for example in verb.examples)]
-    return "\n".join(lines)
+        blocks.insert(4, f"{len(rest)} more settings: {words} --help all")
+    blocks.append("\n".join(["Examples:", *(f"  {example}" for example in verb.examples)]))
+    return "\n\n".join(filter(None, blocks))
 
 
 def most_used(name: str, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -183,20 +199,59 @@ def _scene_rows(name: str) -> list[Row]:
     return [("task", "text", "none", " | ".join(all_tasks())), *options]
 
 
-def _columns(rows: list[Row]) -> list[str]:
-    """Aligned text; the last column wraps, and a cell too wide for its column moves the rest to the next
-    line.
+def page_width() -> int:
+    """Columns of the terminal, within limits; without a terminal a usual number."""
+    columns = shutil.get_terminal_size((NO_TERMINAL, 24)).columns
+    return min(WIDEST, max(NARROWEST, columns))
+
+
+def _indented(text: str, first: str = "", indent: int = 0) -> str:
+    """Lines of the page's width. first: start of the first line; indent: of the others."""
+    filled = fill(
+        text,
+        page_width(),
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return filled.rstrip() or first.rstrip()
+
+
+def _widths(rows: Sequence[Row]) -> list[int]:
+    """Of the columns before the meaning."""
+    return [min(MAX_COLUMN, max(len(row[i]) for row in rows)) for i in range(3)]
+
+
+def _room(rows: Sequence[Row]) -> int:
+    """Columns of the page that are left for the meaning."""
+    return page_width() - sum(_widths(rows)) - 8
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """Lines of a table with these rows, the first of which holds the titles. The last column wraps, and a
+    cell too wide for its column moves the rest to the next line.
     """
-    width = min(140, max(120, shutil.get_terminal_size().columns))
-    widths = [min(MAX_COLUMN, max(len(row[i]) for row in rows)) for i in range(3)]
-    indent = " " * (sum(widths) + 8)
+    widths = _widths(rows)
+    indent = sum(widths) + 8
     lines = []
     for *cells, meaning in rows:
         head = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
-        if len(head) > len(indent):
+        if len(head) > indent:
             lines.append(head.rstrip())
-            head = indent
-        lines.append(
-            fill(meaning, width, initial_indent=head, subsequent_indent=indent).rstrip() or head.rstrip()
-        )
+            head = " " * indent
+        lines.append(_indented(meaning, head, indent))
+    return lines
+
+
+def _listed(rows: Sequence[Row]) -> list[str]:
+    """Each setting with its type and value in one line, and its meaning below, where the page is too narrow
+    for a table.
+    """
+    (_, _, title, _), *settings = rows
+    lines = []
+    for key, kind, value, meaning in settings:
+        known = value if value == "required" else f"{title.lower()} {value}" if value else ""
+        lines.append(_indented(f"({', '.join(filter(None, (kind, known)))})", f"  {key}  ", 6))
+        lines.append(_indented(meaning, " " * 6, 6))
     return lines
