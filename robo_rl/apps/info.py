@@ -10,12 +10,12 @@ from typing import Any
 from policies.base.process import PROCESSES
 from policies.registry import POLICIES
 from robo_rl.apps.cli.config import CONF
+from robo_rl.apps.cli.help import page_width
 from robo_rl.conf.schema import InfoConfig
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.nets.registry import NETS
 from sim.registry import list_envs, skilled
 
-WIDTH = 110
 OWN_ENVIRONMENTS = (
     "gym/<module>:<id> for a Gymnasium environment that importing <module> registers "
     "(docs/own-robot-task-engine.md)"
@@ -60,7 +60,7 @@ def text(facts: dict[str, Any]) -> str:
     return "\n".join(
         fill(
             ", ".join(names),
-            WIDTH,
+            page_width(),
             initial_indent=f"{title:<{width}}",
             subsequent_indent=" " * width,
             break_on_hyphens=False,
