@@ -13,9 +13,10 @@ turns, so that a busy machine slows them alike. Ours come in blocks of 4, those 
 default num_envs=4; SB3's in blocks of 48. `--compiled` adds torch.compile, which takes minutes.
 
 Names: learner/<sac|td3>/<256x256|64x64>/updates_ratio_vs_sb3 (hidden layers; batch 256. Matrix products take
-most of the time of 256x256, overhead that of 64x64), learner/<method>/<updates_per_cpu_s|bfloat16_ratio|
-compiled_ratio> for every method of METHODS with layers of 256 and the same batch,
-learner/<method>/updates_per_cpu_s and learner/<method>/<env>/return for `--methods`,
+most of the time of 256x256, overhead that of 64x64) and .../bfloat16_updates_ratio_vs_sb3 (with
+method.learner.precision=bfloat16, against the faster one of SB3 with and without such products),
+learner/<method>/<updates_per_cpu_s|bfloat16_ratio|compiled_ratio> for every method of METHODS with layers of
+256 and the same batch, learner/<method>/updates_per_cpu_s and learner/<method>/<env>/return for `--methods`,
 learner/adam/flat_ratio_vs_<foreach|fused>, learner/<sac|td3>/<env>/return and
 learner/<sac|td3>/<env>/sb3_return, with the p of a permutation test.
 """
@@ -117,24 +118,44 @@ def of_methods(args: argparse.Namespace) -> None:
 
 
 def ratio(name: str, width: int, label: str, rounds: int) -> None:
-    """Gradient steps per CPU-second, as a ratio to SB3's."""
-    updates = {"ours": our_updates(name, width), "sb3": sb3_updates(name, width)}
+    """Gradient steps per CPU-second, as a ratio to SB3's; those in bfloat16 to the faster one of SB3's.
+
+    SB3 in bfloat16 is torch's setting for the inputs of matrix products, which ours has where there is no
+    machine code.
+    """
+    updates = {
+        "ours": our_updates(name, width),
+        "sb3": sb3_updates(name, width),
+        "ours_bfloat16": our_updates(name, width, "learner.precision=bfloat16"),
+    }
+    updates["sb3_bfloat16"] = rounding_inputs(updates["sb3"])
     best = dict.fromkeys(updates, float("inf"))
     for _ in range(rounds + 1):
         for who, update in updates.items():
             start_s = time.process_time()
             update(UPDATES)
             best[who] = min(best[who], (time.process_time() - start_s) / UPDATES)
-    ours, sb3 = 1.0 / best["ours"], 1.0 / best["sb3"]
-    emit(
-        f"learner/{label}/updates_ratio_vs_sb3",
-        round(ours / sb3, 3),
-        "ratio",
-        hidden=[width, width],
-        batch=256,
-        ours_per_cpu_s=round(ours, 1),
-        sb3_per_cpu_s=round(sb3, 1),
-    )
+    per_s = {f"{who}_per_cpu_s": round(1.0 / each_s, 1) for who, each_s in best.items()}
+    about: dict[str, Any] = {"hidden": [width, width], "batch": 256, **per_s}
+    ratios = {
+        "updates_ratio_vs_sb3": best["sb3"] / best["ours"],
+        "bfloat16_updates_ratio_vs_sb3": min(best["sb3"], best["sb3_bfloat16"]) / best["ours_bfloat16"],
+    }
+    for key, value in ratios.items():
+        emit(f"learner/{label}/{key}", round(value, 3), "ratio", **about)
+
+
+def rounding_inputs(update: Callable[[int], None]) -> Callable[[int], None]:
+    """The updates with torch's matrix products of inputs that are rounded to bfloat16."""
+
+    def rounded(times: int) -> None:
+        torch.set_float32_matmul_precision("medium")
+        try:
+            update(times)
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+    return rounded
 
 
 def our_updates(

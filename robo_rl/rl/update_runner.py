@@ -62,8 +62,9 @@ class UpdateRunner:
 
         def work() -> tuple[Info, Batch]:
             info: Info = {}
-            for i, batch in enumerate(self._batches(count, ready)):
-                info |= one(batch, i, i >= logged)
+            with self.learner.context.products():
+                for i, batch in enumerate(self._batches(count, ready)):
+                    info |= one(batch, i, i >= logged)
             return info, batch
 
         info, self.batch = self.graphs.run((*kind, count, ready), work)

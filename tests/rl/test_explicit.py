@@ -153,7 +153,7 @@ def test_without_a_compiler_updates_run_in_torch_with_a_message(
     monkeypatch.setenv("ROBO_RL_CACHE", str(tmp_path))
     monkeypatch.setattr(machine_code.shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match=r"apt install g\+\+"):
-        assert compiled_passes._library.__wrapped__() is None
+        assert compiled_passes._library.__wrapped__(bfloat16=False) is None
 
 
 def test_nan_passes_through_machine_code() -> None:

@@ -1,6 +1,7 @@
 """The passes of `Stack` in machine code: one call for all layers of all networks (stack.cpp).
 
-Small networks spend most of a pass between torch's operations. The matrix products take one thread.
+Small networks spend most of a pass between torch's operations. The matrix products take one thread; those in
+bfloat16 need a processor with AMX, such as Intel's Xeons from the fourth generation on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from robo_rl.nets.gradients.activations import ACTIVATIONS
 from robo_rl.nets.gradients.layer import Affine, Layer, Scratch
 
 FLAGS = ("-O3", "-fassociative-math", "-fno-signed-zeros")
-PANEL = 64  # columns of the right matrix that a product packs at a time
+TILE_FLAGS = ("-mamx-tile", "-mamx-bf16")
+PANEL = 64  # float32: columns of the right matrix that a product packs at a time
+SIDE, DEPTH, TILE = 16, 32, 256  # bfloat16: rows or columns and depth of a tile, and its size in float32
 BLOCK = 256  # rows of `evaluate` whose intermediate results fit into a cache
 
 
@@ -52,8 +55,9 @@ class _Passes:
         heads, inputs, _ = (like := layers[0].weight).shape
         width = max(size for layer in layers for size in layer.weight.shape[1:])
         self.x = scratch.take("x", like, rows, inputs)
+        packed = _tiles(rows, width) * TILE if scratch.bfloat16 else max(rows, width) * PANEL
         parts = [
-            scratch.take("packed", like, max(rows, width), PANEL),
+            scratch.take("packed", like, packed),
             scratch.take("first", like, rows, width),
             scratch.take("second", like, rows, width),
         ]
@@ -130,27 +134,40 @@ class CompiledStack:
         self._backward(self._passes.at, grad.data_ptr(), learn, to, first)
 
 
-def machine_code(layers: Sequence[Layer]) -> ctypes.CDLL | None:
+def _tiles(rows: int, width: int) -> int:
+    """Largest number of tiles of both factors of a product, of a pass or of a weight's gradient."""
+    high, wide = -(-rows // SIDE), -(-width // SIDE)
+    return max((high + wide) * -(-width // DEPTH), 2 * wide * -(-rows // DEPTH))
+
+
+def machine_code(layers: Sequence[Layer], bfloat16: bool) -> ctypes.CDLL | None:
     """The library for these layers; None where they are not supported, or where there is none.
 
     It takes one thread: where torch may use more, its own products are faster, and so they are on processors
     without wide vector instructions.
     """
     known = all(layer.activation in (None, ACTIVATIONS["relu"]) for layer in layers)
-    wide = torch.backends.cpu.get_cpu_capability() in UNITS
-    return _library() if known and wide and torch.get_num_threads() == 1 else None
+    wide = has_tiles() if bfloat16 else torch.backends.cpu.get_cpu_capability() in UNITS
+    return _library(bfloat16) if known and wide and torch.get_num_threads() == 1 else None
+
+
+def has_tiles() -> bool:
+    """Whether the processor multiplies tiles of bfloat16."""
+    return torch.cpu._is_amx_tile_supported()
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
+def _library(bfloat16: bool) -> ctypes.CDLL | None:
     """The library, built at the first call; None with a warning where that fails."""
-    source = files("robo_rl.nets.gradients").joinpath("stack.cpp").read_text()
+    product = "product_bfloat16.cpp" if bfloat16 else "product_float32.cpp"
+    folder, flags = files("robo_rl.nets.gradients"), (*FLAGS, *(TILE_FLAGS if bfloat16 else ()))
+    source = "".join(folder.joinpath(name).read_text() for name in (product, "stack.cpp"))
     try:
-        path = library_path(source, FLAGS)
+        path = library_path(source, flags)
         if not os.path.exists(path):  # false also where it may not be read
             if cpp_compiler() is None:
                 raise EnvError("No C++ compiler was found. Install one, for example: sudo apt install g++")
-            build_library(source, path, FLAGS, "the learner's passes")
+            build_library(source, path, flags, "the learner's passes")
     except EnvError as error:
         warnings.warn(f"Updates run in torch and take about twice the time. {error}", stacklevel=2)
         return None
@@ -161,6 +178,11 @@ def _library() -> ctypes.CDLL | None:
     library.backward.argtypes = (address, address, ctypes.c_bool, address, number)
     for call in (library.join, library.forward, library.backward):
         call.restype = None
+    if bfloat16:
+        library.allow.restype = ctypes.c_bool
+        if not library.allow():
+            warnings.warn("The system does not allow AMX: updates in bfloat16 run in torch.", stacklevel=2)
+            return None
     return library
 
 

@@ -41,11 +41,12 @@ class Parameters:
 class Scratch:
     """Memory of passes, shared by networks that are not in use at the same time: it stays in cache.
 
-    compiled: the networks may run in machine code (see `compiled`).
+    compiled: the networks may run in machine code (see `compiled`). bfloat16: then the inputs of their matrix
+    products are rounded to it.
     """
 
-    def __init__(self, compiled: bool) -> None:
-        self.compiled = compiled
+    def __init__(self, compiled: bool, bfloat16: bool = False) -> None:
+        self.compiled, self.bfloat16 = compiled, bfloat16
         self._parts: dict[tuple[Hashable, int], Tensor] = {}
 
     def take(self, name: Hashable, like: Tensor, *shape: int) -> Tensor:

@@ -2,21 +2,9 @@
 //
 //   z = x W + b,   y = (z - mean z) / sqrt(var z + eps),   h = relu(gain y + shift)
 //
-// Numbers are float32. A matrix has strides for rows and columns, so that a transposed matrix is a matrix.
-// NaN passes through, as in torch.
+// Matrix, begin, product and end are those of product_float32.cpp or product_bfloat16.cpp.
 
-#ifdef __AVX512F__
-constexpr int LANES = 16, ROWS = 6, VECTORS = 4;  // sums take 24 of 32 registers
-#else
-constexpr int LANES = 8, ROWS = 6, VECTORS = 2;  // 12 of 16
-#endif
 constexpr float EPS = 1e-5f;
-typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-
-struct Matrix {
-    const float* at;
-    long row, column;
-};
 
 struct Layer {  // strides of the gradients equal those of the parameters
     long inputs, outputs, norm, relu;
@@ -29,70 +17,8 @@ struct Layer {  // strides of the gradients equal those of the parameters
 struct Network {
     long heads, rows, layers;
     const Layer* layer;
-    float *x, *packed, *first, *second;  // input; memory for one panel and for two gradients
+    float *x, *packed, *first, *second;  // input; memory for a product and for two gradients
 };
-
-// M x (N LANES) numbers of a b in registers. b is packed: N vectors for each step of depth.
-template <int M, int N>
-static void tile(Matrix a, const float* b, long depth, float* c, long c_row, long width, bool add) {
-    Vector sum[M][N] = {};
-    for (long p = 0; p < depth; p++, b += N * LANES)
-#pragma GCC unroll 8
-        for (int i = 0; i < M; i++)
-#pragma GCC unroll 8
-            for (int j = 0; j < N; j++)
-                sum[i][j] += a.at[i * a.row + p * a.column] * *(const Vector*)(b + j * LANES);
-#pragma GCC unroll 8
-    for (int i = 0; i < M; i++) {
-        float* to = c + i * c_row;
-        if (width == N * LANES && !add) {
-#pragma GCC unroll 8
-            for (int j = 0; j < N; j++) *(Vector*)(to + j * LANES) = sum[i][j];
-        } else {
-            for (long j = 0; j < width; j++) to[j] = (add ? to[j] : 0.0f) + sum[i][j / LANES][j % LANES];
-        }
-    }
-}
-
-template <int N>
-static void panel(Matrix a, const float* b, long rows, long depth, float* c, long c_row, long width,
-                  bool add) {
-    long i = 0;
-    for (; i + ROWS <= rows; i += ROWS)
-        tile<ROWS, N>({a.at + i * a.row, a.row, a.column}, b, depth, c + i * c_row, c_row, width, add);
-    for (; i + 2 <= rows; i += 2)
-        tile<2, N>({a.at + i * a.row, a.row, a.column}, b, depth, c + i * c_row, c_row, width, add);
-    for (; i < rows; i++)
-        tile<1, N>({a.at + i * a.row, a.row, a.column}, b, depth, c + i * c_row, c_row, width, add);
-}
-
-static void pack(Matrix b, long depth, long width, long padded, float* to) {
-    for (long p = 0; p < depth; p += LANES) {  // few rows at a time stay in cache where columns are read
-        const long end = p + LANES < depth ? p + LANES : depth;
-        if (b.column == 1)
-            for (long q = p; q < end; q++)
-                for (long j = 0; j < width; j++) to[q * padded + j] = b.at[q * b.row + j];
-        else
-            for (long j = 0; j < width; j++)
-                for (long q = p; q < end; q++) to[q * padded + j] = b.at[q * b.row + j * b.column];
-        for (long q = p; q < end; q++)
-            for (long j = width; j < padded; j++) to[q * padded + j] = 0.0f;
-    }
-}
-
-// c = a b of (rows, depth) and (depth, columns), or c + a b.
-static void product(Matrix a, Matrix b, long rows, long depth, long columns, float* c, long c_row, bool add,
-                    float* packed) {
-    for (long j = 0; j < columns; j += VECTORS * LANES) {
-        const long width = columns - j < VECTORS * LANES ? columns - j : VECTORS * LANES;
-        const long vectors = (width + LANES - 1) / LANES;
-        pack({b.at + j * b.column, b.row, b.column}, depth, width, vectors * LANES, packed);
-        if (vectors == 1) panel<1>(a, packed, rows, depth, c + j, c_row, width, add);
-        if (vectors == 2) panel<2>(a, packed, rows, depth, c + j, c_row, width, add);
-        if (vectors == 3) panel<3>(a, packed, rows, depth, c + j, c_row, width, add);
-        if (vectors == 4) panel<4>(a, packed, rows, depth, c + j, c_row, width, add);
-    }
-}
 
 // c = a b for one column b.
 static void product_with_column(Matrix a, Matrix b, long rows, long depth, float* c) {
@@ -166,6 +92,7 @@ extern "C" void join(const Network* net, long at, const float* part, long width,
 
 extern "C" void forward(const Network* net) {
     const long rows = net->rows;
+    begin();
     for (long k = 0; k < net->heads; k++) {
         const float* x = net->x;
         for (long n = 0; n < net->layers; n++) {
@@ -180,11 +107,13 @@ extern "C" void forward(const Network* net) {
             x = h;
         }
     }
+    end();
 }
 
 // Gradients of the parameters (learn), or of the inputs from column `first` on, summed over heads.
 extern "C" void backward(const Network* net, float* d_out, bool learn, float* d_x, long first) {
     const long rows = net->rows;
+    begin();
     for (long k = 0; k < net->heads; k++) {
         float* d = d_out + k * rows * net->layer[net->layers - 1].outputs;
         for (long n = net->layers - 1; n >= 0; n--) {
@@ -210,4 +139,5 @@ extern "C" void backward(const Network* net, float* d_out, bool learn, float* d_
             }
         }
     }
+    end();
 }

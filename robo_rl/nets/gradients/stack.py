@@ -77,7 +77,7 @@ AnyStack = Stack | CompiledStack
 
 def make_stack(layers: Sequence[Layer], scratch: Scratch) -> AnyStack:
     """Stack of these layers: in machine code where it is wanted and supports them."""
-    library = machine_code(layers) if scratch.compiled else None
+    library = machine_code(layers, scratch.bfloat16) if scratch.compiled else None
     return Stack(layers, scratch) if library is None else CompiledStack(layers, scratch, library)
 
 

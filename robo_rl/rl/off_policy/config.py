@@ -109,7 +109,8 @@ class LearnerConfig:
     precision: str = one_of(
         "float32",
         "bfloat16",
-        help="number format of the critics' matrix products; weights, targets and losses are float32",
+        help="number format of the inputs of matrix products in updates, on a GPU of the critics' alone; "
+        "weights, sums and losses are float32",
     )
     weight_decay: float = setting(
         0.0, "decay of all weights per update, times the rate (AdamW)", at_least=0.0

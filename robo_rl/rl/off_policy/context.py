@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +38,24 @@ class LearnerContext:
         """Weight of each critic in the critics' loss, by `critic_reduce`."""
         return 1.0 if self.cfg.critic_reduce == "sum" else 1.0 / self.cfg.heads
 
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """On a CPU, compute the matrix products within in `precision`: with bfloat16, inputs are rounded to
+        it and sums are float32, where the processor has instructions for it.
+        """
+        if self.cfg.precision == "float32" or self.device.type != "cpu":
+            yield
+            return
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("medium")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
     def evaluate(self, critic: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """Output of critics as float32. Matrix products are computed in `precision`."""
-        if self.cfg.precision == "float32":
+        """Output of critics as float32. On a GPU, matrix products are computed in `precision`."""
+        if self.cfg.precision == "float32" or self.device.type == "cpu":
             return critic(*inputs)
         with torch.autocast(self.device.type, torch.bfloat16):
             return critic(*inputs).float()

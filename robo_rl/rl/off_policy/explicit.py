@@ -127,7 +127,9 @@ def explicit_actors(
     scratch: Scratch,
 ) -> ExplicitActors | None:
     """Explicit form of actors that climb `critic`; None where their layers are not supported."""
-    own = Scratch(scratch.compiled)  # an actor's pass is still needed after the critics' pass
+    own = Scratch(
+        scratch.compiled, scratch.bfloat16
+    )  # an actor's pass is still needed after the critics' pass
     actor, target = actor_passes(nets.actor, own, optimizer), actor_passes(nets.target_actor, own)
     if actor is None or target is None:
         return None

@@ -69,8 +69,10 @@ class OffPolicyLearner:
         self.map, self.cfg, self.generator, self._obs_dim = action_map, cfg, generator, obs_dim
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
-        explicit = passes != "autograd" and cfg.precision == "float32" and context.device.type == "cpu"
-        scratch = Scratch(passes == "compiled") if explicit and cfg.network == "mlp" else None
+        explicit = passes != "autograd" and cfg.network == "mlp" and context.device.type == "cpu"
+        acting = Scratch(passes == "compiled") if explicit else None
+        rounds = explicit and cfg.precision == "bfloat16"
+        scratch = Scratch(passes == "compiled", bfloat16=True) if rounds else acting
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
@@ -89,8 +91,8 @@ class OffPolicyLearner:
         self.multipliers = Multipliers(context)
         # For acting, in machine code where there is one.
         self._compiled = (
-            (scratch and compiled_actor(self.actor, scratch)) or self.actor,
-            (scratch and compiled_critic(self.critic, scratch)) or self.critic,
+            (acting and compiled_actor(self.actor, acting)) or self.actor,
+            (acting and compiled_critic(self.critic, acting)) or self.critic,
         )
         self._explicit = (
             None
@@ -152,7 +154,8 @@ class OffPolicyLearner:
     def update(self, batch: Batch) -> Info:
         """One critic update, and one actor update every `actor_delay`-th time."""
         self.updates += 1
-        return self.update_number(self.updates, batch)
+        with self.context.products():
+            return self.update_number(self.updates, batch)
 
     def update_number(self, number: int, batch: Batch, logs: bool = True) -> Info:
         """The update with this number, from 1. Changes tensors in place and nothing else (see `graphs`).
