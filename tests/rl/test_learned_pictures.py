@@ -262,7 +262,7 @@ def test_the_hot_loop_reads_nothing_from_the_device(name: str) -> None:
 @pytest.mark.parametrize("name", ["residual", "sac"])
 def test_replays_of_updates_equal_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sampling of pictures, shifts, encoder and critics as one graph: the same bits as one by one."""
-    monkeypatch.setattr(stack, "machine_code", lambda layers: None)  # a recording does not see it
+    monkeypatch.setattr(stack, "machine_code", lambda *_: None)  # a recording does not see it
     made = []
     for graphs in (GraphCache(test_graphs.Recording), GraphCache()):
         tuner = online(name)
