@@ -80,8 +80,9 @@ class Flow(nn.Module):
         """Euler steps of the ODE, x - v / K, for level 0, else Euler-Maruyama steps of the SDE with the same
         marginals.
 
-        Flow-SDE (Liu et al. 2025, "Flow-GRPO", eq. 9; as in piRL): sigma_t = level * sqrt(t / (1 - t)), with
-        t = 1 in the root replaced by the next grid point, because it would be infinite. The drift gains
+        Flow-SDE (Liu et al. 2025, "Flow-GRPO", eq. 9): sigma_t = level * sqrt(t / (1 - t)), with t = 1 in the
+        root replaced by the next grid point, because it would be infinite; piRL's code replaces it in the
+        denominator alone, so that its first sigma is level * sqrt(K). The drift gains
         sigma^2 / 2 times the score -(x + (1 - t) v) / t, which is minus the noise estimate over t.
         """
         dt = 1.0 / check_steps(steps)

@@ -244,8 +244,8 @@ def standardized(advantage: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
 
 
 def learning_rate_factor(done: int, total: int, warmup: int) -> float:
-    """Factor of the learning rate after `done` rounds: linear from 0 over `warmup`, then a cosine to 0 at
-    `total`.
+    """Factor of the learning rate after `done` rounds: from 1 / (warmup + 1) linear to 1 over `warmup`, then
+    a cosine to 0 at `total`.
     """
     if done < warmup:
         return (done + 1) / (warmup + 1)
