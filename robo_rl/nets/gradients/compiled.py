@@ -85,7 +85,7 @@ class CompiledStack:
 
     def forward(self, *parts: Float[Tensor, "b _"]) -> Float[Tensor, "k b o"]:
         """Outputs for the concatenated parts."""
-        self._passes = self._of(len(parts[0]))
+        self._passes = self._of(parts[0].shape[0])
         self._run(self._passes, parts)
         return self._passes.outputs
 
@@ -107,12 +107,12 @@ class CompiledStack:
         return passes
 
     def _run(self, passes: _Passes, parts: Sequence[Float[Tensor, "b _"]]) -> None:
-        rows, first = len(parts[0]), 0
+        rows, first = parts[0].shape[0], 0
         for part in parts:
             if part.stride(1) != 1 or part.dtype != torch.float32:
                 part = part.float().contiguous()
-            width = part.shape[1]
-            assert len(part) == rows
+            height, width = part.shape  # len() of a tensor takes several times as long
+            assert height == rows
             assert first + width <= self._inputs
             self._join(passes.at, first, part.data_ptr(), width, part.stride(0))
             first += width
