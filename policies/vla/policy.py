@@ -20,7 +20,7 @@ from policies.base.tokens import Tokens
 from policies.vla.backbone import TINY, make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_config, check_joint
-from policies.vla.expert import ActionExpert
+from policies.vla.expert import ActionExpert, ExpertSizes
 from policies.vla.experts import Experts, PaddedExpert, check_experts, make_expert
 from policies.vla.memory import MomentMemory
 from policies.vla.pictures import crop_side
@@ -90,28 +90,26 @@ class VlaPolicy(nn.Module):
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        states = state_numbers(env) + self._points_read
-        sizes = (
+        sizes = ExpertSizes(
             config.width,
             self.backbone.heads,
             self.backbone.kv_heads,
             self.backbone.head_dim,
             self.backbone.layers,
-            0 if self.memory is None else self.memory.dim,
+            state=(state_numbers(env) if joint is None else joint.inputs) + self._points_read,
+            recalled=0 if self.memory is None else self.memory.dim,
         )
         self.net: ActionExpert | Experts | PaddedExpert | TokenExpert
         self.process: Flow | Tokens
         if config.head == "tokens":
             self.process = Tokens(config.bins, chunk * env.action.dim)
-            self.net = TokenExpert(self.process, env.action.dim, states, *sizes)
+            self.net = TokenExpert(self.process, env.action.dim, sizes)
             return
         self.process = Flow(config.process)
         if joint is None:
-            self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
+            self.net = make_expert(config.experts, env.action.dim, chunk, sizes)
         else:
-            self.net = PaddedExpert(
-                ActionExpert(joint.action, chunk, joint.inputs + self._points_read, *sizes), joint.action
-            )
+            self.net = PaddedExpert(ActionExpert(joint.action, chunk, sizes), joint.action)
 
     @property
     def cameras(self) -> int:
