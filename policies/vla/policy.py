@@ -132,8 +132,7 @@ class VlaPolicy(nn.Module):
         """Shape of the memory in an observation; see `robo_rl.core.conditioning`."""
         return None if self.memory is None else self.memory.shape
 
-    # -- acting
-    # ------------------------------------------------------------------------------------------------------
+    # Acting
 
     def encode(self, obs: Obs, crop: Crop | None = None) -> Cond:
         """obs (b, 1, *shape) -> keys and values of the prefix, state and pooled features."""
@@ -217,8 +216,7 @@ class VlaPolicy(nn.Module):
         """The action, unchanged."""
         return action
 
-    # -- learning
-    # ----------------------------------------------------------------------------------------------------
+    # Learning
 
     def bc_loss(
         self,
@@ -320,8 +318,7 @@ class VlaPolicy(nn.Module):
         if self.memory is not None:
             self.memory.check(obs.get(MEMORY), len(obs[INSTRUCTION]))
 
-    # -- checkpoint
-    # --------------------------------------------------------------------------------------------------
+    # Checkpoint
 
     def config(self) -> dict[str, Any]:
         return {
@@ -330,17 +327,13 @@ class VlaPolicy(nn.Module):
             "execute": self.execute,
             "vla": asdict(self.shape),
             "vocabulary": list(self.vocabulary),
-            "normalizer": {"keys": list(self.normalizer.keys), "clip": self.normalizer.clip},
+            "normalizer": self.normalizer.config(),
             **({} if self.joint is None else {"joint": self.joint.to_json()}),
         }
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> VlaPolicy:
-        env, statistics, vla = (
-            EnvSpec.from_json(data["env"]),
-            data["normalizer"],
-            {"tokens": "bytes"} | data["vla"],
-        )
+        env, vla = EnvSpec.from_json(data["env"]), {"tokens": "bytes"} | data["vla"]
         config = VlaConfig(**{**vla, "process": VlaFlowConfig(**vla["process"])})
         if config.backbone != TINY and not Path(config.backbone).is_dir():
             raise CheckpointError(
@@ -348,8 +341,7 @@ class VlaPolicy(nn.Module):
                 "its own files hold none of them. Put that model back in this place, or a link to it."
             )
         words = data.get("vocabulary", ())  # policies saved before there were words read bytes
-        shapes = {key: env.obs[key].shape for key in statistics["keys"]}
-        normalizer = Normalizer(shapes, float(statistics["clip"]))
+        normalizer = Normalizer.from_config(data["normalizer"], env.obs)
         joint = JointSizes.from_json(data["joint"]) if "joint" in data else None
         return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]), words, joint)
 
