@@ -85,7 +85,7 @@ class LocalLanes:
         if self._curriculum is not None:
             self._curriculum.load_state_dict(state["curriculum"])
         self._seeds = self._at(int(state["seeds"]))
-        self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
+        self.env.restore(state["env"], self._seeds)
 
     def start(self, tuner: Tuner, *, fresh: bool) -> None:
         if fresh:
