@@ -93,6 +93,16 @@ def feature_encoders(policy: nn.Module | SavedPolicy) -> list[ObsEncoder]:
     return [*below, own] if isinstance(own, ObsEncoder) else below
 
 
+def corrects_steps(policy: Any) -> bool:
+    """True if this policy, or one that it is built on, changes actions between two plans."""
+    layer = policy
+    while (action_map := getattr(layer, "map", None)) is not None:
+        if action_map.timescale == "step":
+            return True
+        layer = layer.base
+    return False
+
+
 def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:
     """(base, actor) with empty weights, from the output of `parts`."""
     base = build(data["base"])
