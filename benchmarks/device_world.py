@@ -112,11 +112,11 @@ class DeviceWorld:
         state = {name: getattr(self, name).clone() for name in ("_seed", "_age", "_state")}
         return state | {"root": list(seeds.root), "count": seeds.count}
 
-    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
         for name in ("_seed", "_age", "_state"):
             setattr(self, name, snapshot[name].to(self.device, copy=True))
-        seeds = EpisodeSeeds(snapshot["root"], int(snapshot["count"]))
-        self._queue = SeedQueue(seeds, self.num_envs, self.device)
+        coming = EpisodeSeeds(snapshot["root"], int(snapshot["count"])) if seeds is None else seeds
+        self._queue = SeedQueue(coming, self.num_envs, self.device)
         return self._observed(self._state.clone())
 
     def render(self, lane: int = 0) -> Tensor:

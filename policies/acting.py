@@ -41,8 +41,7 @@ class LaneActor:
         chosen, among = (None, 0) if lanes is None else _chosen(lanes)
         given = None if seeds is None else _whole("seeds", seeds)
         if chosen is None:
-            self._executor, self._begins, self._seeds = None, set(), {}
-            self._seeds = dict(enumerate(given or ()))
+            self._executor, self._begins, self._seeds = None, set(), dict(enumerate(given or ()))
             return
         self._check_lanes(chosen, among)
         if given is not None and len(given) != len(chosen):
@@ -137,7 +136,7 @@ def _batch(spec: Mapping[str, ArraySpec], obs: Mapping[str, Any]) -> Obs:
             "Make the environment that it was trained on."
         )
     batch = {key: _array(key, array, obs[key]) for key, array in spec.items()}
-    if len(sizes := {key: len(value) for key, value in batch.items()}) > 1 and len(set(sizes.values())) > 1:
+    if len(set((sizes := {key: len(value) for key, value in batch.items()}).values())) > 1:
         raise ConfigError(f"The observations have different numbers of lanes: {sizes}.")
     return batch
 

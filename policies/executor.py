@@ -20,6 +20,7 @@ from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs, reads_every_step
 from robo_rl.core.shapes import Bool, Float
 
+_SAVED = ("decision", "_left", "_at", "_chunk", "_sum", "_weight")  # attributes in checkpoints
 Refine = Callable[[Obs, Tensor], Tensor]  # (history, planned actions) -> actions
 
 
@@ -203,17 +204,14 @@ class ChunkExecutor:
     def state_dict(self) -> dict[str, Any]:
         """Tensors that restore the executor to this instant."""
         state = {f"history.{key}": value for key, value in self._history.items()}
-        names = ("decision", "_left", "_at", "_chunk", "_sum", "_weight")
+        state |= {name: getattr(self, name) for name in _SAVED}
         if self._memory is not None:
             state |= self._memory.state_dict()
-        return {
-            key: value.clone()
-            for key, value in (state | {name: getattr(self, name) for name in names}).items()
-        }
+        return {key: value.clone() for key, value in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         device, prefix = self.lanes.ids.device, "history."
-        for name in ("decision", "_left", "_at", "_chunk", "_sum", "_weight"):
+        for name in _SAVED:
             setattr(self, name, state[name].to(device, copy=True))
         if self._memory is not None:
             self._memory.load_state_dict(dict(state))

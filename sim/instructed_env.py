@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,9 +62,9 @@ class InstructedEnv:
     def snapshot(self) -> dict[str, Any]:
         return self.unwrapped.snapshot()
 
-    def restore(self, snapshot: Mapping[str, Any], *seeds: Any) -> Obs:
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
         """Return to a snapshot, as the environment without an instruction does."""
-        return self._with_instruction(self.unwrapped.restore(snapshot, *seeds))
+        return self._with_instruction(self.unwrapped.restore(snapshot, seeds))
 
     def render(self, lane: int = 0) -> Tensor:
         return self.unwrapped.render(lane)

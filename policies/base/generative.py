@@ -92,8 +92,7 @@ class GenerativePolicy(nn.Module):
         """Number of pictures in an observation; each has a random crop in training."""
         return len(self.encoder.cameras)
 
-    # -- acting
-    # ------------------------------------------------------------------------------------------------------
+    # Acting
 
     def features(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
         """obs (b, To, *shape) -> normalised states and encoded images and points, flattened."""
@@ -127,8 +126,7 @@ class GenerativePolicy(nn.Module):
         """The action, unchanged."""
         return action
 
-    # -- learning
-    # ----------------------------------------------------------------------------------------------------
+    # Learning
 
     def bc_loss(
         self,
@@ -171,8 +169,7 @@ class GenerativePolicy(nn.Module):
         device = next(self.net.parameters()).device
         return ChainSampler(self.process, self.net, self.process.steps, explore, device)
 
-    # -- checkpoint
-    # --------------------------------------------------------------------------------------------------
+    # Checkpoint
 
     def config(self) -> dict[str, Any]:
         """Arguments from which `from_config` builds an equal policy; tables and statistics are part of the
@@ -186,7 +183,7 @@ class GenerativePolicy(nn.Module):
             "net": net_config_json(self._config.net),
             "process": self.process.config(),
             **self.encoder.networks_json(),
-            "normalizer": {"keys": list(self.encoder.normalizer.keys), "clip": self.encoder.normalizer.clip},
+            "normalizer": self.encoder.normalizer.config(),
         }
 
     @classmethod
@@ -200,10 +197,8 @@ class GenerativePolicy(nn.Module):
             image=ImageEncoderConfig(**data["image"]),
             points=PointEncoderConfig(**data.get("points", {})),  # older policies have no such key
         )
-        env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
-        normalizer = Normalizer(
-            {key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"])
-        )
+        env = EnvSpec.from_json(data["env"])
+        normalizer = Normalizer.from_config(data["normalizer"], env.obs)
         return cls(env, normalizer, config, load_process(config.process))
 
     def _check_noise(self, noise: Tensor, batch: int) -> None:

@@ -43,8 +43,8 @@ class ProcessConfig:
 class DenoisingTransitions:
     """The K transitions of one grid, as tables:
 
-        mean_k = clean_k * clamp(clean_x_k * x + clean_out_k * out, -clip, clip) + mean_x_k * x + mean_out_k *
-        out
+        mean_k = clean_k * clamp(clean_x_k * x + clean_out_k * out, -clip, clip)
+                 + mean_x_k * x + mean_out_k * out
 
     The first term is for processes that bound their estimate of the clean chunk; others leave `clean` at
     None.

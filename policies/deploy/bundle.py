@@ -3,9 +3,8 @@
 {manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx], [prefix.onnx]}. The manifest
 names observation keys with shapes, units and rates, the action space, limits, normaliser statistics,
 horizons, noise, training data and measured success with its interval, and holds a checksum of every file and
-of itself.
-Loading checks all of it and refuses with the reason. It needs no torch, because robot nodes load bundles.
-`bundle_writer` writes them.
+of itself. Loading checks all of it and refuses with the reason. It needs no torch, because robot nodes load
+bundles. `bundle_writer` writes them.
 """
 
 from __future__ import annotations

@@ -75,9 +75,8 @@ class BoundGraph:
         runtime = _onnxruntime()
         options = _options(runtime, threads=1)
         inputs = _session(runtime, path, path.name, options, [_CPU]).get_inputs()
-        for batch in {
-            str(node.shape[0]) for node in inputs
-        }:  # names of dynamic axes are known only after loading
+        # names of dynamic axes are known only after loading
+        for batch in {str(node.shape[0]) for node in inputs}:
             options.add_free_dimension_override_by_name(batch, 1)
         self._session = _session(runtime, path, path.name, options, [_CPU])
         self.name = path.name

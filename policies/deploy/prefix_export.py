@@ -30,7 +30,7 @@ from policies.deploy.export import (
 )
 from policies.deploy.graph import OnnxGraph
 from policies.saved_files import POLICY_GRAPH, PREFIX_GRAPH, REFINE_GRAPH
-from policies.tuned.fine_tuned import refine_from
+from policies.tuned.fine_tuned import corrects_steps, refine_from
 from policies.vla.cond import Cond
 from policies.vla.packed import bottom_vla
 from policies.vla.policy import VlaPolicy
@@ -129,16 +129,6 @@ def example_memory(vla: VlaPolicy, rows: int) -> Obs:
     memory = torch.randn(rows, decisions, width, generator=rng)
     memory[:, :, 0] = 1.0
     return {MEMORY: memory * held.unsqueeze(-1)}
-
-
-def corrects_steps(policy: Any) -> bool:
-    """True if a policy of the stack changes actions between two plans."""
-    layer = policy
-    while (action_map := getattr(layer, "map", None)) is not None:
-        if action_map.timescale == "step":
-            return True
-        layer = layer.base
-    return False
 
 
 def export_with_prefix(

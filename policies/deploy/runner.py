@@ -83,11 +83,8 @@ class OnnxPolicy:
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         if self._refine is None:
             return action
-        return self._normalize(
-            self._refine.run(
-                {**self._with_prefix(obs), "action": self.action_spec.denormalize(action)}, "refined"
-            )
-        )
+        seen = {**self._with_prefix(obs), "action": self.action_spec.denormalize(action)}
+        return self._normalize(self._refine.run(seen, "refined"))
 
     def _with_prefix(self, obs: Obs) -> Obs:
         """The observation, with the prefix's outputs where the graphs read them."""

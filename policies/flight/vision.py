@@ -162,13 +162,9 @@ class VisionPolicy(nn.Module):
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> VisionPolicy:
-        teacher, sizes = (
-            FlightPolicy.from_config(data["teacher"]),
-            {name: int(data[name]) for name in ("width", "features")},
-        )
-        return cls(
-            EnvSpec.from_json(data["env"]), teacher, float(data["period_s"]), float(data["apart_s"]), **sizes
-        )
+        env, teacher = EnvSpec.from_json(data["env"]), FlightPolicy.from_config(data["teacher"])
+        sizes = {name: int(data[name]) for name in ("width", "features")}
+        return cls(env, teacher, float(data["period_s"]), float(data["apart_s"]), **sizes)
 
 
 def turned(level: Float[Tensor, "b 3"], heading: Float[Tensor, "b 2"]) -> Float[Tensor, "b 3"]:

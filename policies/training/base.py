@@ -197,7 +197,7 @@ class BaseTrainer(Generic[BasePolicy]):
         if 0 < self._first == self.step:  # averages of the other loss's gradients
             self.optimizer.state.clear()
         if self._graphs.off:
-            loss, norm = self._descend(obs, action, draw)
+            loss, norm = self._descend(self._loss(obs, action, draw))
         else:
             loss, norm = self._replayed(obs, action, draw)
         self._follow(ema_decay(self.step - self._first, config.ema_power, config.ema_max))
@@ -210,18 +210,17 @@ class BaseTrainer(Generic[BasePolicy]):
         assert policy.memory is not None
         two = views(self.config.seed, self.step, len(obs[INSTRUCTION]), policy.cameras, self._device)
         loss = moment_loss(moment_logits(policy, obs, two))
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward(inputs=[policy.memory.tokens])
-        norm = self._clip()
-        self.optimizer.step()
+        found = self._descend(loss, [policy.memory.tokens])
         self._follow(0.0)
-        return loss.detach(), norm
+        return found
 
-    def _descend(self, obs: Obs, action: Float[Tensor, "b Tp a"], draw: Draws) -> tuple[Tensor, Tensor]:
-        """Gradient, clipping and the optimiser's step."""
-        loss: Tensor = self._loss(obs, action, draw)
+    def _descend(self, loss: Tensor, inputs: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Gradient, clipping and the optimiser's step. Returns the loss and the norm before clipping.
+
+        inputs: tensors that get a gradient; None: all weights of the loss.
+        """
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward(inputs=inputs)
         norm = self._clip()
         self.optimizer.step()
         return loss.detach(), norm
@@ -234,9 +233,8 @@ class BaseTrainer(Generic[BasePolicy]):
         for kept, value in zip(self._inputs, given, strict=True):
             kept.copy_(value)
         seen = dict(zip(obs, self._inputs, strict=False))
-        return self._graphs.run(
-            "update", lambda: self._descend(seen, self._inputs[len(seen)], Draws(*self._inputs[-3:]))
-        )
+        chunk, *drawn = self._inputs[len(seen) :]
+        return self._graphs.run("update", lambda: self._descend(self._loss(seen, chunk, Draws(*drawn))))
 
     def _clip(self) -> Tensor:
         """Bound the gradient's norm; returns the norm before."""

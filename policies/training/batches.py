@@ -152,9 +152,8 @@ class Draws:
     """Random numbers of one update."""
 
     noise: Float[Tensor, "b *n Tp a"]  # n noises of each window, or one without that axis
-    u: Float[
-        Tensor, " b"
-    ]  # in [0, 1), stratified: one per interval of width 1 / b, which lowers the variance of the gradient
+    # in [0, 1), stratified: one per interval of width 1 / b, which lowers the variance of the gradient
+    u: Float[Tensor, " b"]
     crop: Float[Tensor, "b cameras 2"]
 
 
@@ -174,11 +173,9 @@ def draws(
     b, device = len(action) * ranks.count, action.device
     rng = generator("bc", seed, step, device=device)
     noise = torch.randn((b, *action.shape[1:]), generator=rng, device=device)
-    # The last interval ends at 1. Float32 would round its highest draws up to 1, which is no valid training
-    # step.
-    u = ((torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b).clamp(
-        max=BELOW_1
-    )
+    within = torch.rand(b, generator=rng, device=device)
+    # Float32 would round the highest draws of the last interval up to 1, which is no valid training step.
+    u = ((torch.arange(b, device=device) + within) / b).clamp(max=BELOW_1)
     crop = torch.rand(b, cameras, 2, generator=rng, device=device)
     if noises > 1:
         noise = torch.stack([noise.roll(j, 0) for j in range(noises)], 1)

@@ -126,10 +126,8 @@ def _layers(policy: nn.Module) -> Iterator[nn.Module]:
     for stack in reversed(list(policy.modules())):
         if isinstance(stack, nn.ModuleList):
             for layer in stack:
-                if (
-                    not isinstance(layer, nn.ModuleList)
-                    and sum(p.numel() for p in layer.parameters()) >= LAYER
-                ):
+                size = sum(parameter.numel() for parameter in layer.parameters())
+                if size >= LAYER and not isinstance(layer, nn.ModuleList):
                     yield layer
 
 

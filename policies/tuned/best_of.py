@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.registry import SavedPolicy, build, describe
-from policies.tuned.fine_tuned import frozen_base
+from policies.tuned.fine_tuned import TunedPolicy
 from robo_rl.core.action_map import CandidateMap
-from robo_rl.core.conditioning import encode, memory_shape, pooled
+from robo_rl.core.conditioning import pooled
 from robo_rl.core.errors import CheckpointError
-from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
@@ -20,7 +19,7 @@ from robo_rl.nets.critic import CriticEnsemble
 _SEED = 0  # of the noise of further draws
 
 
-class BestOfPolicy(nn.Module):
+class BestOfPolicy(TunedPolicy):
     """chunk = the draw of the base with the highest Q, of the executed part; edited draws compete with it.
 
     The first draw is from the noise input, the others are from fixed noise, a table of this policy, so that
@@ -29,33 +28,18 @@ class BestOfPolicy(nn.Module):
     """
 
     kind = "best_of"
-    base: SavedPolicy
     others: Tensor
 
     def __init__(
         self, base: SavedPolicy, critic: CriticEnsemble, action_map: CandidateMap, actor: Actor
     ) -> None:
-        super().__init__()
-        self.base, self.critic, self.map = frozen_base(base), critic, action_map
+        super().__init__(base)
+        self.critic, self.map = critic, action_map
         self.actor = actor if action_map.scale > 0.0 else None
-        self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
-        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
-        self.memory_shape = memory_shape(base)
-        self.reads_every_step = reads_every_step(base)
         shape = (action_map.count - 1, base.chunk, base.action_spec.dim)
         device = next(critic.parameters()).device
         drawn = torch.randn(shape, generator=torch.Generator().manual_seed(_SEED))
         self.register_buffer("others", drawn.to(device))
-
-    def encode(self, obs: Obs) -> Any:
-        """Condition of the base."""
-        return encode(self.base, obs)
-
-    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return pooled(self.encode(obs))
-
-    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.sample_from(self.encode(obs), noise)
 
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         b, n, state = noise.shape[0], self.map.count, pooled(features)
@@ -73,9 +57,6 @@ class BestOfPolicy(nn.Module):
         index = self.critic.best_of(state, options)
         part = options[rows, index].view(b, self.map.steps, -1)
         return torch.cat([part, draws[rows, index % n][:, self.map.steps :]], dim=1)
-
-    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        return action
 
     def config(self) -> dict[str, Any]:
         actor = None if self.actor is None else self.actor.config.to_json()

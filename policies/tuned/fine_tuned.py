@@ -1,4 +1,4 @@
-"""Common parts of fine-tuned policies: a frozen base, a small actor and an action map."""
+"""Common parts of fine-tuned policies: a frozen base, its contract, and a small actor with an action map."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from policies.observation import EncoderStack, ObsEncoder
 from policies.registry import SavedPolicy, build, describe
-from robo_rl.core.conditioning import encode, pooled
+from robo_rl.core.conditioning import encode, memory_shape, pooled
 from robo_rl.core.errors import CheckpointError
-from robo_rl.core.protocols import Obs
+from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 
@@ -24,11 +24,40 @@ class PathPolicy(Protocol):
     def path(self, features: Any, noise: Tensor) -> tuple[list[Tensor], list[float]]: ...
 
 
-def frozen_base(base: SavedPolicy) -> SavedPolicy:
-    """The base as a module that is not trained and does not crop at random."""
-    assert isinstance(base, nn.Module)
-    base.eval().requires_grad_(False)
-    return base
+class TunedPolicy(nn.Module):
+    """Abstract: a policy on a frozen base, with the base's observations, actions and horizons.
+
+    Subclasses add `kind`, `sample_from`, `config` and `from_config`.
+    """
+
+    base: SavedPolicy
+
+    def __init__(self, base: SavedPolicy) -> None:
+        super().__init__()
+        assert isinstance(base, nn.Module)
+        base.eval().requires_grad_(False)  # neither trained nor cropped at random
+        self.base = base
+        self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
+        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
+        self.memory_shape = memory_shape(base)
+        self.reads_every_step = reads_every_step(base)
+
+    def encode(self, obs: Obs) -> Any:
+        """Condition from which `sample_from` plans: that of the base."""
+        return encode(self.base, obs)
+
+    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
+        return pooled(self.encode(obs))
+
+    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        return self.sample_from(self.encode(obs), noise)
+
+    def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        raise NotImplementedError
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        """The action, unchanged."""
+        return action
 
 
 def joined_condition(base: SavedPolicy, encoder: ObsEncoder | None, obs: Obs) -> Any:
@@ -62,6 +91,16 @@ def feature_encoders(policy: nn.Module | SavedPolicy) -> list[ObsEncoder]:
     if isinstance(own, EncoderStack):
         return [*below, *(each for each in own.encoders if isinstance(each, ObsEncoder))]
     return [*below, own] if isinstance(own, ObsEncoder) else below
+
+
+def corrects_steps(policy: Any) -> bool:
+    """True if this policy, or one that it is built on, changes actions between two plans."""
+    layer = policy
+    while (action_map := getattr(layer, "map", None)) is not None:
+        if action_map.timescale == "step":
+            return True
+        layer = layer.base
+    return False
 
 
 def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from policies.base.generative import GenerativePolicy
 from policies.registry import build, describe
-from policies.tuned.fine_tuned import frozen_base
+from policies.tuned.fine_tuned import TunedPolicy
 from robo_rl.core.errors import CheckpointError
-from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 
 
@@ -40,26 +39,17 @@ class JumpHead(nn.Module):
         self.ready = False
 
 
-class OneStepPolicy(nn.Module):
+class OneStepPolicy(TunedPolicy):
     """chunk = head(features, noise), or the base's while the head is not ready: a new policy is the base, bit
     for bit.
     """
 
     kind = "one_step"
-    reads_every_step = False  # see `protocols.reads_every_step`
+    base: GenerativePolicy
 
     def __init__(self, base: GenerativePolicy, head: JumpHead) -> None:
-        super().__init__()
-        frozen_base(base)
-        self.base, self.head = base, head
-        self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
-        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
-
-    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return self.base.features(obs)
-
-    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.sample_from(self.features(obs), noise)
+        super().__init__(base)
+        self.head = head
 
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
@@ -68,9 +58,6 @@ class OneStepPolicy(nn.Module):
             return self.base.sample_from(features, noise)
         chunk: Tensor = self.head(features, noise)
         return chunk
-
-    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        return action
 
     def config(self) -> dict[str, Any]:
         return {"base": describe(self.base), "ready": self.head.ready}

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from policies.registry import SavedPolicy
-from policies.tuned.fine_tuned import frozen_base, parts, rebuild
+from policies.tuned.fine_tuned import TunedPolicy, parts, rebuild
 from policies.tuned.residual import corrected, rebuilt_gate
 from robo_rl.core.action_map import ResidualMap
-from robo_rl.core.conditioning import encode, memory_shape
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import Obs, reads_every_step
+from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ArraySpec, sense_of
 from robo_rl.data.normalizer import Normalizer
@@ -62,7 +61,7 @@ class TrueState(nn.Module):
         return cls({key: ArraySpec(tuple(shape), dtype, unit) for key, (shape, dtype, unit) in data.items()})
 
 
-class PrivilegedPolicy(nn.Module):
+class PrivilegedPolicy(TunedPolicy):
     """action = clamp(base + scale * actor(true state, base), -1, 1), at every step.
 
     gate: as in `ResidualPolicy`. encoder: what actor and gate see. A new actor reproduces the base bit for
@@ -70,7 +69,6 @@ class PrivilegedPolicy(nn.Module):
     """
 
     kind = "privileged"
-    base: SavedPolicy
 
     def __init__(
         self,
@@ -80,18 +78,9 @@ class PrivilegedPolicy(nn.Module):
         gate: CriticEnsemble | None,
         encoder: TrueState,
     ) -> None:
-        super().__init__()
-        self.base, self.actor, self.map, self.gate = frozen_base(base), actor, action_map, gate
-        self.encoder = encoder
+        super().__init__(base)  # `reads_every_step` is of pictures: the numbers are always new
+        self.actor, self.map, self.gate, self.encoder = actor, action_map, gate, encoder
         self.obs_spec = {**base.obs_spec, **encoder.spec}
-        self.action_spec = base.action_spec
-        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
-        self.memory_shape = memory_shape(base)
-        self.reads_every_step = reads_every_step(base)  # of pictures: the numbers are always new
-
-    def encode(self, obs: Obs) -> Any:
-        """Condition of the base, from which it plans."""
-        return encode(self.base, obs)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         true: Tensor = self.encoder(obs)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import (
-    frozen_base,
+    TunedPolicy,
     joined_condition,
     parts,
     rebuild,
@@ -19,14 +19,13 @@ from policies.tuned.fine_tuned import (
     split_features,
 )
 from robo_rl.core.action_map import ResidualMap
-from robo_rl.core.conditioning import memory_shape, pooled
-from robo_rl.core.protocols import Obs, reads_every_step
+from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
 from robo_rl.nets.critic import CriticEnsemble
 
 
-class ResidualPolicy(nn.Module):
+class ResidualPolicy(TunedPolicy):
     """action = clamp(base + scale * actor(obs, base), -1, 1), per step or per executed chunk.
 
     gate: critics of the actor's training. A correction is used only if its Q exceeds that of the base's own
@@ -36,7 +35,6 @@ class ResidualPolicy(nn.Module):
     """
 
     kind = "residual"
-    base: SavedPolicy
 
     def __init__(
         self,
@@ -46,23 +44,13 @@ class ResidualPolicy(nn.Module):
         gate: CriticEnsemble | None = None,
         encoder: ObsEncoder | None = None,
     ) -> None:
-        super().__init__()
-        self.base, self.actor, self.map, self.gate = frozen_base(base), actor, action_map, gate
-        self.encoder = encoder
-        self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
-        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
-        self.memory_shape = memory_shape(base)
-        self.reads_every_step = action_map.timescale == "step" or reads_every_step(base)
+        super().__init__(base)
+        self.actor, self.map, self.gate, self.encoder = actor, action_map, gate, encoder
+        self.reads_every_step |= action_map.timescale == "step"
 
     def encode(self, obs: Obs) -> Any:
         """Condition of the base, which plan and actor share, with the features of the actor's own encoder."""
         return joined_condition(self.base, self.encoder, obs)
-
-    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return pooled(self.encode(obs))
-
-    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.sample_from(self.encode(obs), noise)
 
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         condition, seen = split_features(self.encoder, features)

@@ -72,7 +72,6 @@ class SingleStepPolicy(nn.Module):
         return action
 
     def config(self) -> dict[str, Any]:
-        normalizer = self.encoder.normalizer
         return {
             "env": self.env.to_json(),
             "obs_steps": self.obs_steps,
@@ -80,17 +79,15 @@ class SingleStepPolicy(nn.Module):
             "execute": self.execute,
             "net": net_config_json(self._net_config),
             **self.encoder.networks_json(),
-            "normalizer": {"keys": list(normalizer.keys), "clip": normalizer.clip},
+            "normalizer": self.encoder.normalizer.config(),
         }
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> SingleStepPolicy:
-        env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
-        shapes, clip = {key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"])
-        obs_steps = int(data["obs_steps"])
+        env, obs_steps = EnvSpec.from_json(data["env"]), int(data["obs_steps"])
         networks = ImageEncoderConfig(**data["image"]), PointEncoderConfig(**data.get("points", {}))
         encoders = [
-            ObsEncoder(env.obs, obs_steps, Normalizer(shapes, clip), *networks)
+            ObsEncoder(env.obs, obs_steps, Normalizer.from_config(data["normalizer"], env.obs), *networks)
             for _ in range(int(data.get("encoders", 1)))  # a teacher with learned encoders has several
         ]
         encoder = encoders[0] if len(encoders) == 1 else EncoderStack(encoders)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import (
     PathPolicy,
-    frozen_base,
+    TunedPolicy,
     joined_condition,
     parts,
     rebuild,
@@ -19,13 +19,12 @@ from policies.tuned.fine_tuned import (
     split_features,
 )
 from robo_rl.core.action_map import LatentMap
-from robo_rl.core.conditioning import memory_shape, pooled
-from robo_rl.core.protocols import Obs, reads_every_step
+from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
 
 
-class SteeredPolicy(nn.Module):
+class SteeredPolicy(TunedPolicy):
     """chunk = base(obs, ctx + magnitude * actor(obs)); ctx is the noise input or zero (`LatentMap.origin`).
 
     With a new actor this is the base bit for bit: the stochastic base for origin "gaussian", the base at zero
@@ -34,27 +33,16 @@ class SteeredPolicy(nn.Module):
     """
 
     kind = "steered"
-    base: SavedPolicy
 
     def __init__(
         self, base: SavedPolicy, actor: Actor, action_map: LatentMap, encoder: ObsEncoder | None = None
     ) -> None:
-        super().__init__()
-        self.base, self.actor, self.map = frozen_base(base), actor, action_map
-        self.encoder = encoder
-        self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
-        self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
-        self.reads_every_step, self.memory_shape = reads_every_step(base), memory_shape(base)
+        super().__init__(base)
+        self.actor, self.map, self.encoder = actor, action_map, encoder
 
     def encode(self, obs: Obs) -> Any:
         """Condition of the base, which plan and actor share, with the features of the actor's own encoder."""
         return joined_condition(self.base, self.encoder, obs)
-
-    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return pooled(self.encode(obs))
-
-    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.sample_from(self.encode(obs), noise)
 
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         condition, seen = split_features(self.encoder, features)

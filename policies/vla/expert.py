@@ -6,6 +6,8 @@ Layer i sees layer i of the prefix (pi0, Black et al. 2024), so the prefix is co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,11 +17,29 @@ from robo_rl.core.shapes import Bool, Float
 from robo_rl.nets.time_embedding import SinusoidalTime
 
 
+@dataclass(frozen=True, slots=True)
+class ExpertSizes:
+    """Sizes of an action expert. kv_heads, head_dim, layers: those of the prefix.
+
+    state: numbers of the condition's state that enter as a token. recalled: numbers after these that a memory
+    gives; they enter by adaLN, like the process time, which reaches every token of every layer.
+    """
+
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    layers: int
+    state: int
+    recalled: int = 0
+
+
 class ExpertBlock(nn.Module):
     """h + gate * attention, then h + gate * MLP, each of a modulated norm of h."""
 
-    def __init__(self, width: int, heads: int, kv_heads: int, head_dim: int) -> None:
+    def __init__(self, sizes: ExpertSizes) -> None:
         super().__init__()
+        width, heads, kv_heads, head_dim = sizes.width, sizes.heads, sizes.kv_heads, sizes.head_dim
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
         self.modulation = nn.Linear(width, 6 * width)
         nn.init.zeros_(self.modulation.weight)
@@ -110,36 +130,24 @@ class ExpertBlock(nn.Module):
 
 
 class ActionExpert(nn.Module):
-    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, outputs). kv_heads, head_dim, layers: those of the prefix.
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, outputs).
 
-    outputs: dimensions of the action that it gives; None: all. recalled: numbers at the end of the
-    condition's state that a memory gives. They enter by adaLN, like the process time, which reaches every
-    token of every layer.
+    outputs: dimensions of the action that it gives; None: all.
     """
 
     def __init__(
-        self,
-        action_dim: int,
-        chunk: int,
-        state_dim: int,
-        width: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        layers: int,
-        recalled: int = 0,
-        *,
-        outputs: int | None = None,
+        self, action_dim: int, chunk: int, sizes: ExpertSizes, *, outputs: int | None = None
     ) -> None:
         super().__init__()
-        self.tokens, self.state = nn.Linear(action_dim, width), nn.Linear(state_dim, width)
-        self.state_dim = state_dim
-        self.recalled = nn.Linear(recalled, width) if recalled else None
+        width = sizes.width
+        self.tokens, self.state = nn.Linear(action_dim, width), nn.Linear(sizes.state, width)
+        self.state_dim = sizes.state
+        self.recalled = nn.Linear(sizes.recalled, width) if sizes.recalled else None
         self.position = nn.Parameter(0.02 * torch.randn(chunk + 1, width))
         self.time = nn.Sequential(
             SinusoidalTime(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
         )
-        self.blocks = nn.ModuleList([ExpertBlock(width, heads, kv_heads, head_dim) for _ in range(layers)])
+        self.blocks = nn.ModuleList([ExpertBlock(sizes) for _ in range(sizes.layers)])
         self.last_modulation = nn.Linear(width, 2 * width)
         self.last = nn.Linear(width, action_dim if outputs is None else outputs)
         for layer in (self.last_modulation, self.last):

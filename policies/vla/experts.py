@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.vla.cond import Cond
-from policies.vla.expert import ActionExpert
+from policies.vla.expert import ActionExpert, ExpertSizes
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float, Int64
 from robo_rl.core.text.setting_changes import as_typed
@@ -24,18 +24,15 @@ Parts = Sequence[Sequence[int]]  # dimensions of the action of each expert
 
 
 class Experts(nn.Module):
-    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a), each dimension by its expert.
-
-    sizes: further arguments of `ActionExpert`, the same for all.
-    """
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a), each dimension by its expert. sizes: of every expert."""
 
     order: Int64[Tensor, " a"]  # place of each dimension in the experts' outputs side by side
 
-    def __init__(self, parts: Parts, action_dim: int, chunk: int, state_dim: int, *sizes: int) -> None:
+    def __init__(self, parts: Parts, action_dim: int, chunk: int, sizes: ExpertSizes) -> None:
         super().__init__()
-        self.state_dim = state_dim
+        self.state_dim = sizes.state
         self.experts = nn.ModuleList(
-            [ActionExpert(action_dim, chunk, state_dim, *sizes, outputs=len(part)) for part in parts]
+            [ActionExpert(action_dim, chunk, sizes, outputs=len(part)) for part in parts]
         )
         order = torch.tensor([dim for part in parts for dim in part]).argsort()
         self.register_buffer("order", order, persistent=False)
@@ -69,9 +66,11 @@ class PaddedExpert(nn.Module):
         return out[..., :dim]
 
 
-def make_expert(parts: Parts, action_dim: int, *sizes: int) -> ActionExpert | Experts:
-    """One expert of all dimensions for at most one part. sizes: further arguments of `ActionExpert`."""
-    return Experts(parts, action_dim, *sizes) if len(parts) > 1 else ActionExpert(action_dim, *sizes)
+def make_expert(parts: Parts, action_dim: int, chunk: int, sizes: ExpertSizes) -> ActionExpert | Experts:
+    """One expert of all dimensions for at most one part."""
+    if len(parts) > 1:
+        return Experts(parts, action_dim, chunk, sizes)
+    return ActionExpert(action_dim, chunk, sizes)
 
 
 def check_experts(parts: Parts, action_dim: int) -> None:

@@ -86,18 +86,18 @@ class PackedLayout:
 class PackedPolicy:
     """`policy`, a VLA or one built on it, with flat rows as features; a `protocols.ChunkPolicy`.
 
-    words: bytes of the longest instruction. `policy` is shared, not copied.
+    text_bytes: length of the longest instruction. `policy` is shared, not copied.
     """
 
-    def __init__(self, policy: SavedPolicy, words: int = MOST_BYTES) -> None:
+    def __init__(self, policy: SavedPolicy, text_bytes: int = MOST_BYTES) -> None:
         check_packable(policy)
         self.policy, self.kind = policy, policy.kind
         self.reads_every_step = reads_every_step(policy)
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
         # a tokenizer may need more tokens for other words of that many bytes, at most one for each
-        spare = 0 if isinstance(bottom_vla(policy).backbone, TinyBackbone) else words
-        self.layout = PackedLayout.of(encode(policy, longest_observation(policy, words)), spare)
+        spare = 0 if isinstance(bottom_vla(policy).backbone, TinyBackbone) else text_bytes
+        self.layout = PackedLayout.of(encode(policy, longest_observation(policy, text_bytes)), spare)
 
     @property
     def views(self) -> Views:
@@ -177,13 +177,13 @@ def _bottom(policy: Any) -> Any:
 
 
 @torch.no_grad()
-def longest_observation(policy: SavedPolicy, words: int) -> Obs:
-    """One observation of zeros; its instruction has `words` bytes and as many tokens as possible."""
+def longest_observation(policy: SavedPolicy, text_bytes: int) -> Obs:
+    """One observation of zeros; its instruction has `text_bytes` bytes and as many tokens as possible."""
     assert isinstance(policy, torch.nn.Module)
     device = next(policy.parameters()).device
     obs = {
         key: torch.zeros(1, policy.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
         for key, spec in policy.obs_spec.items()
     }
-    obs[INSTRUCTION][:] = longest_text(words).to(device)
+    obs[INSTRUCTION][:] = longest_text(text_bytes).to(device)
     return obs

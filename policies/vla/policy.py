@@ -20,7 +20,7 @@ from policies.base.tokens import Tokens
 from policies.vla.backbone import TINY, make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_config, check_joint
-from policies.vla.expert import ActionExpert
+from policies.vla.expert import ActionExpert, ExpertSizes
 from policies.vla.experts import Experts, PaddedExpert, check_experts, make_expert
 from policies.vla.memory import MomentMemory
 from policies.vla.pictures import crop_side
@@ -90,28 +90,26 @@ class VlaPolicy(nn.Module):
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        states = state_numbers(env) + self._points_read
-        sizes = (
+        sizes = ExpertSizes(
             config.width,
             self.backbone.heads,
             self.backbone.kv_heads,
             self.backbone.head_dim,
             self.backbone.layers,
-            0 if self.memory is None else self.memory.dim,
+            state=(state_numbers(env) if joint is None else joint.inputs) + self._points_read,
+            recalled=0 if self.memory is None else self.memory.dim,
         )
         self.net: ActionExpert | Experts | PaddedExpert | TokenExpert
         self.process: Flow | Tokens
         if config.head == "tokens":
             self.process = Tokens(config.bins, chunk * env.action.dim)
-            self.net = TokenExpert(self.process, env.action.dim, states, *sizes)
+            self.net = TokenExpert(self.process, env.action.dim, sizes)
             return
         self.process = Flow(config.process)
         if joint is None:
-            self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
+            self.net = make_expert(config.experts, env.action.dim, chunk, sizes)
         else:
-            self.net = PaddedExpert(
-                ActionExpert(joint.action, chunk, joint.inputs + self._points_read, *sizes), joint.action
-            )
+            self.net = PaddedExpert(ActionExpert(joint.action, chunk, sizes), joint.action)
 
     @property
     def cameras(self) -> int:
@@ -134,8 +132,7 @@ class VlaPolicy(nn.Module):
         """Shape of the memory in an observation; see `robo_rl.core.conditioning`."""
         return None if self.memory is None else self.memory.shape
 
-    # -- acting
-    # ------------------------------------------------------------------------------------------------------
+    # Acting
 
     def encode(self, obs: Obs, crop: Crop | None = None) -> Cond:
         """obs (b, 1, *shape) -> keys and values of the prefix, state and pooled features."""
@@ -219,8 +216,7 @@ class VlaPolicy(nn.Module):
         """The action, unchanged."""
         return action
 
-    # -- learning
-    # ----------------------------------------------------------------------------------------------------
+    # Learning
 
     def bc_loss(
         self,
@@ -322,8 +318,7 @@ class VlaPolicy(nn.Module):
         if self.memory is not None:
             self.memory.check(obs.get(MEMORY), len(obs[INSTRUCTION]))
 
-    # -- checkpoint
-    # --------------------------------------------------------------------------------------------------
+    # Checkpoint
 
     def config(self) -> dict[str, Any]:
         return {
@@ -332,17 +327,13 @@ class VlaPolicy(nn.Module):
             "execute": self.execute,
             "vla": asdict(self.shape),
             "vocabulary": list(self.vocabulary),
-            "normalizer": {"keys": list(self.normalizer.keys), "clip": self.normalizer.clip},
+            "normalizer": self.normalizer.config(),
             **({} if self.joint is None else {"joint": self.joint.to_json()}),
         }
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> VlaPolicy:
-        env, statistics, vla = (
-            EnvSpec.from_json(data["env"]),
-            data["normalizer"],
-            {"tokens": "bytes"} | data["vla"],
-        )
+        env, vla = EnvSpec.from_json(data["env"]), {"tokens": "bytes"} | data["vla"]
         config = VlaConfig(**{**vla, "process": VlaFlowConfig(**vla["process"])})
         if config.backbone != TINY and not Path(config.backbone).is_dir():
             raise CheckpointError(
@@ -350,8 +341,7 @@ class VlaPolicy(nn.Module):
                 "its own files hold none of them. Put that model back in this place, or a link to it."
             )
         words = data.get("vocabulary", ())  # policies saved before there were words read bytes
-        shapes = {key: env.obs[key].shape for key in statistics["keys"]}
-        normalizer = Normalizer(shapes, float(statistics["clip"]))
+        normalizer = Normalizer.from_config(data["normalizer"], env.obs)
         joint = JointSizes.from_json(data["joint"]) if "joint" in data else None
         return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]), words, joint)
 

@@ -16,32 +16,19 @@ from torch import Tensor, nn
 
 from policies.base.tokens import Tokens
 from policies.vla.cond import Cond
-from policies.vla.expert import ExpertBlock, modulate
+from policies.vla.expert import ExpertBlock, ExpertSizes, modulate
 from robo_rl.core.shapes import Float
 
 
 class TokenExpert(nn.Module):
-    """logits(chunk (b, Tp, a), cond) -> (b, n, bins). kv_heads, head_dim, layers: those of the prefix.
+    """logits(chunk (b, Tp, a), cond) -> (b, n, bins)."""
 
-    recalled: numbers at the end of the condition's state that a memory gives; they enter by adaLN.
-    """
-
-    def __init__(
-        self,
-        process: Tokens,
-        action_dim: int,
-        state_dim: int,
-        width: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        layers: int,
-        recalled: int = 0,
-    ) -> None:
+    def __init__(self, process: Tokens, action_dim: int, sizes: ExpertSizes) -> None:
         super().__init__()
-        self.process, self.action_dim, self.state_dim = process, action_dim, state_dim
-        self.state = nn.Linear(state_dim, width)
-        self.recalled = nn.Linear(recalled, width) if recalled else None
+        width = sizes.width
+        self.process, self.action_dim, self.state_dim = process, action_dim, sizes.state
+        self.state = nn.Linear(sizes.state, width)
+        self.recalled = nn.Linear(sizes.recalled, width) if sizes.recalled else None
         centres = process.value(torch.arange(process.bins)).unsqueeze(1)
         # neighbouring bins start with similar vectors
         self.token = nn.Parameter(
@@ -49,7 +36,7 @@ class TokenExpert(nn.Module):
         )
         self.position = nn.Parameter(0.1 * torch.randn(process.steps, width))
         self.code = nn.Parameter(torch.randn(width))  # in the place of the process time
-        self.blocks = nn.ModuleList([ExpertBlock(width, heads, kv_heads, head_dim) for _ in range(layers)])
+        self.blocks = nn.ModuleList([ExpertBlock(sizes) for _ in range(sizes.layers)])
         self.last_modulation = nn.Linear(width, 2 * width)
         self.last = nn.Linear(width, process.bins)
         for layer in (self.last_modulation, self.last):

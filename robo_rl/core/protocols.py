@@ -6,7 +6,7 @@ Axes: n = environments (lanes), b = batch, k = some lanes, To = observation step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -65,8 +65,11 @@ class VecEnv(Protocol):
         """
         ...
 
-    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
-        """Return to a snapshot, bit for bit, by replaying its actions. Returns the current observation."""
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        """Return to a snapshot, bit for bit, by replaying its actions. Returns the current observation.
+
+        seeds: of later episodes, at the position that they had at the snapshot; None: the snapshot's own.
+        """
         ...
 
     def render(self, lane: int = 0) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float, Shaped
-from robo_rl.core.spec import ActionSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec
 
 # limits: those of the data's contract. data: the range of the recorded actions, see `used_range`. auto: data
 # for recordings of a robot, limits for a simulator, whose environment has the same ones in fine-tuning.
@@ -62,6 +63,15 @@ class Normalizer(nn.Module):
                 torch.where(half < min_range / 2, torch.ones_like(half), half.clamp_min(floor / 2))
             )
         return normalizer
+
+    def config(self) -> dict[str, Any]:
+        """Argument of `from_config`, without the statistics, which are weights."""
+        return {"keys": list(self.keys), "clip": self.clip}
+
+    @classmethod
+    def from_config(cls, data: Mapping[str, Any], obs: Mapping[str, ArraySpec]) -> Normalizer:
+        """Normaliser with empty statistics. obs: observations of the policy, which have the keys."""
+        return cls({key: obs[key].shape for key in data["keys"]}, float(data["clip"]))
 
     def statistics(self) -> dict[str, tuple[Tensor, Tensor]]:
         """key -> (center, scale), for manifests and graphs."""

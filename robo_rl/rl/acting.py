@@ -28,13 +28,9 @@ class ActingPolicy:
         self.learner, self.generator = learner, generator
         self.warmup, self.warmup_noise, self.ramp_steps = warmup, warmup_noise, ramp_steps
 
-    def explores(self, phase: Phase) -> bool:
-        """True if the learner's actor acts in this phase."""
-        return phase != "base" or self.warmup == "actor"
-
     def policy(self, phase: Phase, env_steps: int) -> Act | None:
         """Policy of a phase after this many environment steps of the run; None: the base alone."""
-        if self.explores(phase):
+        if phase != "base" or self.warmup == "actor":
             return lambda obs, ctx: self.explore(obs, ctx, env_steps)
         if self.warmup_noise > 0.0:
             return lambda obs, ctx: self.perturb(obs, env_steps)

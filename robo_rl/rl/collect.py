@@ -228,10 +228,13 @@ class Collector:
 
     def _ask(self, act: Act | None, features: Tensor, ctx: Tensor, lanes: Lanes) -> Tensor | None:
         """u of these lanes: 0 where the base still acts. None: the base acts everywhere."""
-        if act is None or self.takeover is None:
-            return None if act is None else act(features, ctx)
+        if act is None:
+            return None
+        u = act(features, ctx)
+        if self.takeover is None:
+            return u
         base = lanes.read(self.takeover.base_acts(self.episodes.length))
-        return torch.where(base.unsqueeze(1), 0.0, act(features, ctx))
+        return torch.where(base.unsqueeze(1), 0.0, u)
 
     def _decide_chunk(self, act: Act | None) -> None:
         base, lanes = self.base, self.base.executor.due()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -73,13 +74,14 @@ def demo_replay(
     chosen = replayable(episodes, base, outcome_of, human_only=human_only)
     ring = None if frames is None else frames(chosen)
     store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device, frames=ring)
+    writer = _DemoWriter(store, base, action_map, gamma, noise_scale, encoder, shaping)
     for index, episode in enumerate(chosen):
         outcome = outcome_of(episode)
-        paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
+        outcome = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
         human, every_step = np.array(episode.intervention), np.ones(episode.frames, bool)
         held = human if human_only else every_step
         shown = human if outcome_of is take_over_outcome and human.any() else every_step
-        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, shown, encoder, shaping)
+        writer.add(index, episode, outcome, held, shown)
     return store
 
 
@@ -132,64 +134,82 @@ def replayable(
     return chosen
 
 
-def _add(
-    store: Replay,
-    episode: DemoEpisode,
-    base: ChunkPolicy,
-    action_map: ActionMap,
-    gamma: float,
-    index: int,
-    scale: float,
-    outcome: DemoOutcome,
-    held: Bool[ndarray, " n"],
-    shown: Bool[ndarray, " n"],
-    encoder: StateReader | None,
-    shaping: PotentialShaping | None,
-) -> None:
-    device = store.head.device
-    keys = base.obs_spec if encoder is None else {**base.obs_spec, **encoder.spec}
-    observations, blocks = recorded_observations(episode, keys, device)
+@dataclass(frozen=True)
+class _DemoWriter:
+    """Writes demonstrations into `store`. The fields are arguments of `demo_replay`."""
 
-    def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
-        return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
+    store: Replay
+    base: ChunkPolicy
+    action_map: ActionMap
+    gamma: float
+    noise_scale: float
+    encoder: StateReader | None
+    shaping: PotentialShaping | None
 
-    chunks = action_map.timescale == "chunk"
-    rows = torch.cat(blocks)
-    # the prefix of a picture costs far more than the rest, so encode only what is read
-    read = rows if chunks or encoder is None else rows[:: base.execute]
-    with torch.no_grad():
+    def add(
+        self,
+        index: int,
+        episode: DemoEpisode,
+        outcome: DemoOutcome,
+        held: Bool[ndarray, " n"],
+        shown: Bool[ndarray, " n"],
+    ) -> None:
+        """Store the decisions with a step that is `held`. index: number of the episode, for its noise.
+        shown: steps that count as demonstrated.
+        """
+        store, base, device = self.store, self.base, self.store.head.device
+        keys = base.obs_spec if self.encoder is None else {**base.obs_spec, **self.encoder.spec}
+        observations, blocks = recorded_observations(episode, keys, device)
+        features, ctx = self._seen(observations, blocks, index)
+        number = _append(store, observations) if store.frames is not None else None
+        outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(features))))
+        if self.shaping is not None:
+            outcome = _shaped(outcome, features, self.shaping, self.gamma)
+        action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action)).to(device))
+        length = base.execute if self.action_map.timescale == "chunk" else 1
+        decisions = DemoDecisions.of(len(outcome.reward), length, device)
+        wanted = decisions.any_of(torch.from_numpy(held).to(device))
+        values = decisions.columns(outcome, action.clamp(-1.0, 1.0), self.gamma)
+        values |= decisions.observed(features, ctx, number)
+        values["critic_action"] = values["action"]
+        # The noise of a demonstrated action is unknown, and critics of actions do not read it.
+        if isinstance(self.action_map, LatentMap):
+            unknown = (len(wanted), self.action_map.critic_dim)
+            values["critic_action"] = torch.full(unknown, torch.nan, device=device)
+        values["demo"] = decisions.any_of(torch.from_numpy(shown).to(device)).float()
+        values["cut"] = decisions.cut_before(wanted)
+        lane = Lanes.all(1, device, masked=False)
+        for row in torch.nonzero(wanted).flatten().tolist():
+            store.add(lane, {name: value[row : row + 1] for name, value in values.items()}, self.gamma)
+
+    @torch.no_grad()
+    def _seen(
+        self, observations: Obs, blocks: tuple[Int[Tensor, " _"], ...], index: int
+    ) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n c"]]:
+        """(features that the replay holds, contexts of the actor) at every observation of an episode."""
+        base, action_map, encoder = self.base, self.action_map, self.encoder
+
+        def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
+            return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
+
+        chunks, rows = action_map.timescale == "chunk", torch.cat(blocks)
+        # the prefix of a picture costs far more than the rest, so encode only what is read
+        read = rows if chunks or encoder is None else rows[:: base.execute]
         conditions = [
             (some, encode(base, stacked_obs(observations, some, base.obs_steps)))
             for some in read.split(_BLOCK_ROWS)
         ]
         if encoder is None:
-            kept = torch.cat([pooled(condition) for _, condition in conditions])
+            features = torch.cat([pooled(condition) for _, condition in conditions])
         else:
-            kept = each_block(lambda obs, _: encoder.states(obs))
+            features = each_block(lambda obs, _: encoder.states(obs))
         if chunks:
-            ctx = chunk_contexts([condition for _, condition in conditions], base, action_map, index, scale)
-        elif action_map.ctx_dim:
-            planned = _base_actions(conditions, base, index, scale)[: len(rows)]
-            ctx = each_block(lambda obs, some: base.refine(obs, planned[some]))
-        else:
-            ctx = torch.zeros(len(kept), 0, device=device)
-    number = _append(store, observations) if store.frames is not None else None
-    outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(kept))))
-    action = torch.from_numpy(np.array(episode.action)).to(device)
-    action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
-    if shaping is not None:
-        outcome = _shaped(outcome, kept, shaping, gamma)
-    decisions = DemoDecisions.of(len(outcome.reward), base.execute if chunks else 1, device)
-    wanted = decisions.any_of(torch.from_numpy(held).to(device))
-    values = decisions.columns(outcome, action, gamma) | decisions.observed(kept, ctx, number)
-    values["critic_action"] = values["action"]
-    if isinstance(action_map, LatentMap):  # the noise is unknown, and critics of actions do not read it
-        values["critic_action"] = torch.full((len(wanted), action_map.critic_dim), torch.nan, device=device)
-    values["demo"] = decisions.any_of(torch.from_numpy(shown).to(device)).float()
-    values["cut"] = decisions.cut_before(wanted)
-    lane = Lanes.all(1, device, masked=False)
-    for row in torch.nonzero(wanted).flatten().tolist():
-        store.add(lane, {name: value[row : row + 1] for name, value in values.items()}, gamma)
+            made = [condition for _, condition in conditions]
+            return features, chunk_contexts(made, base, action_map, index, self.noise_scale)
+        if not action_map.ctx_dim:
+            return features, torch.zeros(len(features), 0, device=features.device)
+        planned = _base_actions(conditions, base, index, self.noise_scale)[: len(rows)]
+        return features, each_block(lambda obs, some: base.refine(obs, planned[some]))
 
 
 def _shaped(

@@ -1,7 +1,6 @@
 """Off-policy fine-tuning: collect with the base, pre-train the critics, then act and learn.
 
-    offline_updates ─► base_steps of the base alone ─► burn_in critic updates ─► online: `utd` updates per
-    step
+    offline_updates ─► base_steps of the base ─► burn_in critic updates ─► online: `utd` updates per step
 
 `state_dict` holds all that changes, so a run that was killed and resumed equals an uninterrupted one bit for
 bit.
@@ -185,15 +184,10 @@ class FineTuner:
         store = self.mix["online"] if anchors is None else anchors
         self.runner.batch = None
         learn = self._learn if phase == "online" else None
-        warm_up = self.acting.policy(phase, self.env_steps)
-        act = self._explore if self.acting.explores(phase) else warm_up
-        episodes = self.collector.collect(phase, act, store, learn)
+        episodes = self.collector.collect(phase, self.acting.policy(phase, self.env_steps), store, learn)
         self._set_gate_margin()
         self._watch(episodes, phase)
         return episodes
-
-    def _explore(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
-        return self.acting.explore(obs, ctx, self.env_steps)
 
     def _set_gate_margin(self) -> None:
         """Set the margin of the deployed gate, which falls with the remaining steps; training ignores it."""

@@ -30,41 +30,35 @@ class UpdateRunner:
 
     def update(self, count: int) -> Info:
         """Logs of `count` updates; where several have the same name, the last."""
-        info: Info = {}
-        while count:
-            together = min(count, MOST_TOGETHER)
-            first = self.learner.updates
-            info |= self._run(
-                ("update", first % self.learner.period),
-                together,
-                lambda batch, i, logs, first=first: self.learner.update_number(first + i + 1, batch, logs),  # type: ignore[misc]
-            )
-            self.learner.updates += together
-            count -= together
+        learner, info = self.learner, Info()
+        for together in pieces(count, MOST_TOGETHER):
+            kind = ("update", learner.updates % learner.period)
+            info |= self._run(kind, together, learner.updates, learner.update_number)
+            learner.updates += together
         return info
 
     def burn_in(self, count: int, monte_carlo: bool) -> Info:
         """Logs of the last of `count` updates of the critics to the base's value."""
-        info: Info = {}
-        while count:
-            together = min(count, MOST_TOGETHER)
-            info = self._run(
-                ("burn_in", monte_carlo),
-                together,
-                lambda batch, i, logs: self.learner.burn_in(batch, monte_carlo),
-            )
-            count -= together
+
+        def one(number: int, batch: Batch, logs: bool) -> Info:
+            return self.learner.burn_in(batch, monte_carlo)
+
+        info = Info()
+        for together in pieces(count, MOST_TOGETHER):
+            info = self._run(("burn_in", monte_carlo), together, 0, one)
         return info
 
-    def _run(self, kind: tuple[str, int | bool], count: int, one: Callable[[Batch, int, bool], Info]) -> Info:
-        """one(batch, its number, whether its logs are kept): an update."""
+    def _run(
+        self, kind: tuple[str, int | bool], count: int, done: int, one: Callable[[int, Batch, bool], Info]
+    ) -> Info:
+        """Logs of `count` updates after the first `done`. one(number, batch, whether its logs are kept)."""
         ready, logged = self.mix.ready(), count - self.learner.period
 
         def work() -> tuple[Info, Batch]:
             info: Info = {}
             with self.learner.context.products():
                 for i, batch in enumerate(self._batches(count, ready)):
-                    info |= one(batch, i, i >= logged)
+                    info |= one(done + i + 1, batch, i >= logged)
             return info, batch
 
         info, self.batch = self.graphs.run((*kind, count, ready), work)
@@ -75,10 +69,8 @@ class UpdateRunner:
         most = 1
         if self.graphs.off and self.learner.encoder is None:
             most = max(1, MOST_ROWS // self.learner.cfg.batch)
-        while count:
-            together = min(count, most)
+        for together in pieces(count, most):
             yield from self._draw(together, ready)
-            count -= together
 
     def sample(self, ready: tuple[str, ...] | None = None) -> Batch:
         """A batch from the buffers `ready`; None: from those that hold data."""
@@ -95,3 +87,8 @@ class UpdateRunner:
             timeout_is_failure=cfg.timeout_is_failure,
             ready=ready,
         )
+
+
+def pieces(count: int, most: int) -> list[int]:
+    """`count` in parts of `most`, the last of which may be smaller."""
+    return [min(most, count - done) for done in range(0, count, most)]

@@ -13,6 +13,7 @@ from torch import Tensor
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
+from policies.tuned.fine_tuned import corrects_steps
 from policies.tuned.privileged import PrivilegedPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.vocabulary import unread_sentence
@@ -24,7 +25,6 @@ from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Bool
 from robo_rl.core.spec import ActionSpec, EnvSpec, sense_of
-from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in

@@ -1,7 +1,6 @@
 """Simulated human who takes over where the policy acts badly: interventions without a robot.
 
-    is_bad(obs, policy's action, human's action) ─► good or bad ─► a coin per (episode seed, step) ─► `steps`
-    human steps
+    is_bad(obs, policy's action, human's action) ─► a coin per (episode seed, step) ─► `steps` human steps
 
 The coin makes the human fallible, as in RLIF's simulation (Luo et al. 2024): with probability `error` a bad
 action is not interrupted, and a good one is.
@@ -24,9 +23,8 @@ from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Bool, Float, Int
 from sim.vec.expert import Expert, WatchingExpert
 
-BadAction = Callable[
-    [Obs, Tensor, Tensor], Tensor
-]  # (obs, policy's (n, a), human's (n, a)) in [-1, 1] -> (n,) bool: bad
+# (obs, policy's (n, a), human's (n, a)) in [-1, 1] -> (n,) bool: bad
+BadAction = Callable[[Obs, Tensor, Tensor], Tensor]
 
 
 @dataclass
@@ -86,9 +84,8 @@ class Intervened:
         self._left = torch.zeros(n, dtype=torch.long)  # steps that the human will still make
         self._was = torch.zeros(n, dtype=torch.bool)  # the human made the previous step
         self._coins = torch.zeros(n, env.spec.max_episode_steps)
-        self._running: tuple[Tensor, Tensor, Tensor] | None = (
-            None  # human acts, executed action, steps left: of the step under way
-        )
+        # of the step under way: human acts, executed action, steps left
+        self._running: tuple[Tensor, Tensor, Tensor] | None = None
 
     def reset(self, seeds: Seeds) -> Obs:
         self._obs, self._running = self._env.reset(seeds), None
@@ -155,8 +152,7 @@ class Intervened:
             raise CheckpointError(
                 "The snapshot is of an environment without interventions. Resume with intervene=none."
             )
-        inner: Any = self._env
-        self._obs = inner.restore(snapshot["env"]) if seeds is None else inner.restore(snapshot["env"], seeds)
+        self._obs = self._env.restore(snapshot["env"], seeds)
         control, self._running = snapshot["control"], None
         self._episode, self._step = control["episode"].clone(), control["step"].clone()
         self._left, self._was = control["left"].clone(), control["was"].clone()

@@ -23,9 +23,7 @@ class Lane(Protocol):
     """
 
     spec: EnvSpec
-    info_keys: tuple[
-        str, ...
-    ]  # names of the scalars of `info`, which the vector environment puts in its info
+    info_keys: tuple[str, ...]  # names of the scalars of `info`, which the vector environment passes on
 
     def reset(self, seed: int) -> LaneObs:
         """Start the episode of `seed`; the first observation."""

@@ -93,7 +93,7 @@ class CopiedEnv:
         return self.env.snapshot()
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        return self._moved(self.env.restore(snapshot, seeds))  # type: ignore[call-arg]
+        return self._moved(self.env.restore(snapshot, seeds))
 
     def render(self, lane: int = 0) -> Tensor:
         return self.env.render(lane)

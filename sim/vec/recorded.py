@@ -119,8 +119,7 @@ class Recorded:
             raise CheckpointError(
                 "The snapshot is of an environment that recorded nothing. Resume with record=none."
             )
-        inner: Any = self._env
-        self._obs = inner.restore(snapshot["env"]) if seeds is None else inner.restore(snapshot["env"], seeds)
+        self._obs = self._env.restore(snapshot["env"], seeds)
         ours = snapshot["recorded"]
         past, self._length = ours["past"], ours["length"].clone()
         if past and "human" not in past:  # a checkpoint of an older version

@@ -70,7 +70,7 @@ class PushButtonEnv:
     def snapshot(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
         raise NotImplementedError
 
     def render(self, lane: int = 0) -> Tensor:

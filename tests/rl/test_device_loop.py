@@ -101,7 +101,7 @@ def test_the_masked_loop_learns_what_the_other_one_learns(name: str) -> None:
     for masked in (False, True):
         tuner = tuner_of(action_map, settings | {"norm_bound": 0.0}, masked)
         act = tuner.learner.act
-        tuner._explore = lambda obs, ctx, act=act: act(obs, ctx, explore=False)  # type: ignore[method-assign]
+        tuner.acting.explore = lambda obs, ctx, _, act=act: act(obs, ctx, explore=False)  # type: ignore[method-assign]
         for _ in range(100):
             tuner.advance()
         made.append(tuner)

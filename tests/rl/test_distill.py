@@ -9,13 +9,14 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.tuned.fine_tuned import corrects_steps
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
+from robo_rl.rl.distillation.dagger import DaggerCollector
 from robo_rl.rl.distillation.distill import (
     DistillConfig,
     DistillData,

@@ -12,6 +12,7 @@ from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
+from policies.tuned.fine_tuned import corrects_steps
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
@@ -19,7 +20,6 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.replay import Replay
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 from robo_rl.rl.collect import Collector
-from robo_rl.rl.distillation.dagger import corrects_steps
 from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths

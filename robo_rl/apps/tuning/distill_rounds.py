@@ -23,7 +23,7 @@ from policies.observation import EncoderStack
 from policies.registry import SavedPolicy
 from policies.tuned.best_of import BestOfPolicy
 from policies.tuned.direct import DirectPolicy
-from policies.tuned.fine_tuned import feature_encoders
+from policies.tuned.fine_tuned import corrects_steps, feature_encoders
 from policies.tuned.one_step import OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
@@ -38,7 +38,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.text.counts import counted
-from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
+from robo_rl.rl.distillation.dagger import DaggerCollector
 from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, SamplingPath
 from sim.registry import longest_instruction
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from robo_rl.apps.tuning.comparison import (
     base_phase,
     compared,
 )
-from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.compose import TuningSession
 from robo_rl.apps.tuning.diverged import DIVERGED, best_if_diverged
 from robo_rl.apps.tuning.evaluations import Best, Evaluate, evaluations, score_of, too_costly
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
@@ -36,30 +36,21 @@ from robo_rl.apps.tuning.start import (
     training_episode_limit,
     with_planning_interval,
 )
-from robo_rl.apps.tuning.training_lanes import (
-    LocalLanes,
-    RemoteLanes,
-    TrainingLanes,
-    curriculum_of,
-    recorded_lanes,
-)
+from robo_rl.apps.tuning.training_lanes import RemoteLanes, TrainingLanes, local_session, training_env
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
-from robo_rl.core.protocols import VecEnv
 from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.scale.remote_collector import RemoteCollector
-from robo_rl.runs.device import copied_to, run_device, train_in_tf32
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.metrics import Metrics
-from robo_rl.runs.resumable import check_weights, crossed, resumable
+from robo_rl.runs.resumable import RunSession, check_weights, crossed, resumable
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import has_dense_reward, make_env
-from sim.vec.on_device import env_on
 
 
 def run_method(
@@ -82,17 +73,14 @@ def run_method(
     if method.execute is not None and method.map.kind != "direct":
         base = with_planning_interval(base, method.execute)
     demos = None if config.demos is None else demonstrations_for(base, config.demos)
-    replayed = config.demos is not None and method.mix.demo > 0.0
-    rule = "all" if method.reward_source == "interventions" else "unfailed"
-    if replayed and (sentence := select_episodes(EpisodeStore(str(config.demos)), rule).sentence()):
+    if sentence := _left_out(config, method):
         print(sentence)
-    name, options = env_name(config), env_options(config)
-    limit = training_episode_limit(config, method, demos)
+    name, limit = env_name(config), training_episode_limit(config, method, demos)
     one = method.compare_share > 0.0 or keep_last
     measuring = 1 if one else evaluation_lanes(config, config.eval_episodes)
     with (
-        _training_env(config, limit, actors) as env,
-        closing(make_env(name, measuring, 0, **options)) as eval_env,
+        training_env(config, limit, actors) as env,
+        closing(make_env(name, measuring, 0, **env_options(config))) as eval_env,
         resumable(
             run,
             total=method.env_steps,
@@ -102,114 +90,47 @@ def run_method(
             shown=(shown_success(config, method, keep_last), "critic/q"),
         ) as session,
     ):
-        state = session.take_state()
-        shared: Any = {
-            "demos": demos,
-            "dense_reward": has_dense_reward(name, config.reward),
-            "logger": session.metrics,
-            "say": session.bar.write,
-            "run": run.path,
-        }
-        lanes: TrainingLanes
+        state, spec, say = session.take_state(), eval_env.spec, session.bar.write
+        dense = has_dense_reward(name, config.reward)
+        shared: Any = {"demos": demos, "dense_reward": dense, "logger": session.metrics, "say": say}
+        lanes: TrainingLanes = RemoteLanes()
         if env is None:
             assert actors is not None
-            tuning = remote_session(config, method, base, eval_env.spec, actors, limit, **shared)
-            lanes = RemoteLanes()
+            tuning = remote_session(config, method, base, spec, actors, limit, run=run.path, **shared)
         else:
-            device = run_device(config.device, getattr(env, "device", torch.device("cpu")))
-            train_in_tf32(device)
-            train_env = with_interventions(method, name, env, config.seed)
-            if config.record != "none":
-                say, fresh = session.bar.write, state is None
-                train_env = recorded_lanes(config, train_env, eval_env.spec, demos, run, fresh=fresh, say=say)
-            train_env = env_on(train_env, device)
-            if device.type != "cpu":
-                base = copied_to(base, device)
-            tuning = build_session(
-                method, base, train_env, seed=config.seed, device=device, graphs=config.graphs, **shared
-            )
-            lanes = LocalLanes(
-                train_env, tuning.seed_root, max(1, method.groups.size), curriculum_of(method, name)
+            base, tuning, lanes = local_session(
+                config, method, base, env, spec, run, fresh=state is None, **shared
             )
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
         watch = TrainingWatch(
             has_base=config.base is not None,
             demos=config.demos is not None,
-            sparse=not shared["dense_reward"],
+            sparse=not dense,
             can_be_dense=has_dense_reward(name, "dense"),
-            limit_steps=None if method.episode_limit_factor else eval_env.spec.max_episode_steps,
-            say=session.bar.write,
+            limit_steps=None if method.episode_limit_factor else spec.max_episode_steps,
+            say=say,
         )
-        training = _Training(
-            config,
-            tuning,
-            lanes,
-            evaluations(config, eval_env, session.bar),
-            session.metrics,
-            watch,
-            session.bar.write,
-            method,
-            keep_last,
-        )
+        evaluate = evaluations(config, eval_env, session.bar)
+        training = _Training(config, tuning, lanes, evaluate, session.metrics, watch, say, method, keep_last)
         training.begin(state)
         del state  # a replay is large
-        learner = tuning.tuner.learner
-        with best_if_diverged(run, learner, lambda: training.best, training.save_policy, diverged):
-            session.run(
-                training,
-                checkpoint_every=config.checkpoint_every,
-                due=training.learned_without_steps,
-                savable=training.savable,
-                extra=lambda folder: training.save_current(folder, run, diverged),
-            )
-    if isinstance(tuning.tuner.collector, RemoteCollector):
-        print(write_actors(tuning.tuner.collector, run))
+        training.run(session, run, diverged)
+    collector = tuning.tuner.collector
+    if isinstance(collector, RemoteCollector):
+        print(write_actors(collector, run))
         if config.ray_address is not None:  # no children of this process, unlike those of a local cluster
-            training.curve.train_cpu_s += tuning.tuner.collector.waiting.actors_cpu_s
+            training.curve.train_cpu_s += collector.waiting.actors_cpu_s
     training.pause()
-    if method.compare_share:
-        ended = Trained(
-            tuning.policy,
-            tuning.noise_scale,
-            training.episodes,
-            training.base_suffices,
-            training.step,
-            total,
-            limit,
-        )
-        choice = compared(config, method, base, ended, successor)
-    else:
-        trained = ComparedPolicy("the trained policy", tuning.policy, tuning.noise_scale)
-        note = "" if keep_last else training.keep_best()
-        choice = Choice(trained, 0, (note,) if note else ())
-    for sentence in choice.sentences:
-        print(sentence)
-    kept, curve = choice.kept, training.curve
-    curve.selection_steps += choice.env_steps
-    curve.train_cpu_s += choice.cpu_s
-    steps = training.spent | {"selection": curve.selection_steps}
-    save_policy(
-        run.policy, kept.policy, train_note(config, method, steps, kept.noise_scale, curve.train_cpu_s)
-    )
-    write_json(run.path / CURVE_FILE, curve.to_json())
-    policy, history = load_policy(run.policy), training.watch.history
-    return TuningResult(
-        policy, kept.noise_scale, curve, steps, choice.sentences, history, (training.record(), *choice.stages)
-    )
+    return _saved_result(training, run, _choice(training, base, total, limit, successor))
 
 
-@contextmanager
-def _training_env(
-    config: FinetuneVerb, limit: int | None, actors: OpenFleet | None
-) -> Iterator[VecEnv | None]:
-    """Environment of training, in this process; None if actors hold it. limit: steps of an episode."""
-    if actors is not None:
-        yield None
-        return
-    options = env_options(config) | {"max_episode_steps": limit}
-    with closing(make_env(env_name(config), config.num_envs, config.num_workers, **options)) as env:
-        yield env
+def _left_out(config: FinetuneVerb, method: MethodConfig) -> str:
+    """Sentence on demonstrations that the method leaves out of its replay; empty if there are none."""
+    if config.demos is None or method.mix.demo == 0.0:
+        return ""
+    rule = "all" if method.reward_source == "interventions" else "unfailed"
+    return select_episodes(EpisodeStore(config.demos), rule).sentence()
 
 
 class _Training:
@@ -327,6 +248,27 @@ class _Training:
         of_base = min(self.step, lanes * math.ceil(self.method.base_steps / lanes))
         return {"base": of_base, "training": self.step - of_base}
 
+    @property
+    def steps(self) -> dict[str, int]:
+        """Environment steps so far by use: `spent`, and those that chose a policy."""
+        return self.spent | {"selection": self.curve.selection_steps}
+
+    def note(self, noise_scale: float) -> dict[str, Any]:
+        """Origin of a policy of this training, see `train_note`."""
+        return train_note(self.config, self.method, self.steps, noise_scale, self.curve.train_cpu_s)
+
+    def run(self, session: RunSession, run: RunDir, diverged: str) -> None:
+        """Train until done or stopped. Raises DivergedError with the advice `diverged` if weights are NaN."""
+        learner = self.tuner.learner
+        with best_if_diverged(run, learner, lambda: self.best, self.save_policy, diverged):
+            session.run(
+                self,
+                checkpoint_every=self.config.checkpoint_every,
+                due=self.learned_without_steps,
+                savable=self.savable,
+                extra=lambda folder: self.save_current(folder, run, diverged),
+            )
+
     def save_current(self, checkpoint: Path, run: RunDir, diverged: str) -> None:
         """Save the policy of this step in a checkpoint of `run`. Raises DivergedError if weights are NaN."""
         check_weights(self.tuner.learner.weights(), run, diverged)
@@ -334,10 +276,7 @@ class _Training:
 
     def save_policy(self, checkpoint: Path) -> None:
         """Save the policy that the learner holds in a checkpoint."""
-        curve, scale = self.curve, self.tuning.noise_scale
-        steps = self.spent | {"selection": curve.selection_steps}
-        note = train_note(self.config, self.method, steps, scale, curve.train_cpu_s)
-        save_policy(RunDir(checkpoint).policy, self.tuning.policy, note)
+        save_policy(RunDir(checkpoint).policy, self.tuning.policy, self.note(self.tuning.noise_scale))
 
     def keep_best(self) -> str:
         """Load the weights of the best evaluation into the learner; returns a message for the user."""
@@ -397,3 +336,41 @@ class _Training:
             "progress": self.curve.to_json(),
             "wall_s": self._wall_s,
         } | self.lanes.state_dict()
+
+
+def _choice(
+    training: _Training, base: SavedPolicy, total: int, limit: int | None, successor: Successor | None
+) -> Choice:
+    """The policy that is kept: by a comparison within the `total` steps of the run, by the evaluations, or
+    the last one. limit: steps of the training episodes; None: the task's own. successor: see `compared`.
+    """
+    tuning, method = training.tuning, training.method
+    if method.compare_share:
+        ended = Trained(
+            tuning.policy,
+            tuning.noise_scale,
+            training.episodes,
+            training.base_suffices,
+            training.step,
+            total,
+            limit,
+        )
+        return compared(training.config, method, base, ended, successor)
+    note = "" if training.keep_last else training.keep_best()
+    trained = ComparedPolicy("the trained policy", tuning.policy, tuning.noise_scale)
+    return Choice(trained, 0, (note,) if note else ())
+
+
+def _saved_result(training: _Training, run: RunDir, choice: Choice) -> TuningResult:
+    """Result of a run, whose policy and learning curve are saved here."""
+    for sentence in choice.sentences:
+        print(sentence)
+    kept, curve = choice.kept, training.curve
+    curve.selection_steps += choice.env_steps
+    curve.train_cpu_s += choice.cpu_s
+    steps, note = training.steps, training.note(kept.noise_scale)
+    save_policy(run.policy, kept.policy, note)
+    write_json(run.path / CURVE_FILE, curve.to_json())
+    policy, stages = load_policy(run.policy), (training.record(), *choice.stages)
+    history = training.watch.history
+    return TuningResult(policy, kept.noise_scale, curve, steps, choice.sentences, history, stages)

@@ -7,6 +7,7 @@ from typing import Any
 from policies.base.generative import GenerativePolicy
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
+from policies.tuned.fine_tuned import corrects_steps
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import check_packable, has_prefix
@@ -15,7 +16,6 @@ from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.deep.network import one_width
-from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.off_policy.config import LearnerConfig
 
 

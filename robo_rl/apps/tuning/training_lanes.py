@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from robo_rl.apps.tuning.compose import Tuner
-from robo_rl.apps.tuning.start import env_name
+import torch
+
+from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.compose import Tuner, TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.remote import OpenFleet
+from robo_rl.apps.tuning.start import env_name, env_options
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.protocols import VecEnv
+from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
@@ -20,8 +25,10 @@ from robo_rl.rl.collect import Collector
 from robo_rl.rl.curriculum import CurriculumSeeds, TaskCurriculum
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.scale.remote_collector import RemoteCollector
+from robo_rl.runs.device import copied_to, run_device, train_in_tf32
 from robo_rl.runs.run_dir import RunDir
-from sim.registry import task_in, tasks_in
+from sim.registry import make_env, task_in, tasks_in
+from sim.vec.on_device import env_on
 from sim.vec.recorded import Recorded
 
 
@@ -78,7 +85,7 @@ class LocalLanes:
         if self._curriculum is not None:
             self._curriculum.load_state_dict(state["curriculum"])
         self._seeds = self._at(int(state["seeds"]))
-        self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
+        self.env.restore(state["env"], self._seeds)
 
     def start(self, tuner: Tuner, *, fresh: bool) -> None:
         if fresh:
@@ -112,6 +119,53 @@ class RemoteLanes:
 
     def state_dict(self) -> dict[str, Any]:
         return {}
+
+
+@contextmanager
+def training_env(
+    config: FinetuneVerb, limit: int | None, actors: OpenFleet | None
+) -> Iterator[VecEnv | None]:
+    """Environment of training, in this process; None if actors hold it. limit: steps of an episode."""
+    if actors is not None:
+        yield None
+        return
+    options = env_options(config) | {"max_episode_steps": limit}
+    with closing(make_env(env_name(config), config.num_envs, config.num_workers, **options)) as env:
+        yield env
+
+
+def local_session(
+    config: FinetuneVerb,
+    method: MethodConfig,
+    base: SavedPolicy,
+    env: VecEnv,
+    spec: EnvSpec,
+    run: RunDir,
+    *,
+    fresh: bool,
+    demos: EpisodeStore | None,
+    dense_reward: bool,
+    logger: Logger,
+    say: Callable[[str], None],
+) -> tuple[SavedPolicy, TuningSession, LocalLanes]:
+    """(base on the run's device, learner with its collector, environments) of a run in this process.
+
+    spec: of the environment with the task's own step limit. fresh: without a checkpoint.
+    """
+    name, device = env_name(config), run_device(config.device, getattr(env, "device", torch.device("cpu")))
+    train_in_tf32(device)
+    env = with_interventions(method, name, env, config.seed)
+    if config.record != "none":
+        env = recorded_lanes(config, env, spec, demos, run, fresh=fresh, say=say)
+    env = env_on(env, device)
+    if device.type != "cpu":
+        base = copied_to(base, device)
+    tuning = build_session(
+        method, base, env, seed=config.seed, device=device, graphs=config.graphs, run=run.path,
+        demos=demos, dense_reward=dense_reward, logger=logger, say=say,
+    )  # fmt: skip
+    lanes = LocalLanes(env, tuning.seed_root, max(1, method.groups.size), curriculum_of(method, name))
+    return base, tuning, lanes
 
 
 def curriculum_of(method: MethodConfig, env_name: str) -> TaskCurriculum | None:

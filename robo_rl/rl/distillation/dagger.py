@@ -184,13 +184,3 @@ class _DecisionLog:
 
     def states(self) -> Tensor:
         return torch.cat(self._states)
-
-
-def corrects_steps(policy: ChunkPolicy) -> bool:
-    """True if this policy, or one that it is built on, changes actions between two plans."""
-    layer: object = policy
-    while (action_map := getattr(layer, "map", None)) is not None:
-        if getattr(action_map, "timescale", "") == "step":
-            return True
-        layer = getattr(layer, "base", None)
-    return False

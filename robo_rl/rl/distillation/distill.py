@@ -22,16 +22,10 @@ from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.optim.ema import ema_update
 
-SamplingPath = Callable[
-    [Tensor, Tensor], tuple[list[Tensor], list[float]]
-]  # (features, noise) -> points, times
-_PARTS = (
-    "head",
-    "average",
-    "slow",
-    "_optimizer",
-    "_schedule",
-)  # parts of a Distiller that have a state of their own
+# (features, noise) -> points, times
+SamplingPath = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]
+# parts of a Distiller that have a state of their own
+_PARTS = ("head", "average", "slow", "_optimizer", "_schedule")
 
 
 @runtime_checkable

@@ -57,9 +57,8 @@ class BatchEncoder:
         b, t = windows.shape[:2]
         most, device = self.shift_px, windows.device
         shift = torch.randint(-most, most + 1, (b, 2), generator=self.generator, device=device)
-        moved: Tensor = random_shift(windows.flatten(0, 1), shift.repeat_interleave(t, 0)).unflatten(
-            0, (b, t)
-        )
+        flat = random_shift(windows.flatten(0, 1), shift.repeat_interleave(t, 0))
+        moved: Tensor = flat.unflatten(0, (b, t))
         return moved
 
 

@@ -24,9 +24,8 @@ def conservative_term(
 ) -> tuple[Tensor, Info]:
     """The gap of `conservative_loss` on sampled actions.
 
-    Candidates in every state: uniform actions, the actor's for this state, and the actor's for the next
-    state,
-    `conservative_actions` of each kind.
+    Candidates in every state, `conservative_actions` of each kind: uniform actions, the actor's for this
+    state, and the actor's for the next one.
     """
     b, n = len(batch.reward), context.cfg.conservative_actions
     obs, ctx = (value.repeat_interleave(n, 0) for value in (batch.obs, batch.ctx))

@@ -136,9 +136,8 @@ class QCritics:
 
     @torch.no_grad()
     def follow(self) -> None:
-        critic = self.critic_opt.flat[
-            : len(self._target_flat)
-        ]  # the encoder, which has no target, follows it
+        # The encoder, which has no target, comes behind the critics.
+        critic = self.critic_opt.flat[: len(self._target_flat)]
         self._target_flat.lerp_(critic, self.context.cfg.tau)
 
     def networks(self) -> dict[str, CriticEnsemble]:

@@ -25,9 +25,8 @@ class Exploration:
 
     def __init__(self, context: LearnerContext) -> None:
         self.context = context
-        self.noise = torch.zeros(
-            0, context.map.dim, device=context.device
-        )  # AR(1) noise of every lane at the last step
+        # AR(1) noise of every lane at the last step
+        self.noise = torch.zeros(0, context.map.dim, device=context.device)
 
     def act(
         self, actor: Actor | CompiledActor | OptimisticActor, x: Float[Tensor, "b i"]

@@ -22,7 +22,7 @@ from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.deep.xqc import batch_statistics
-from robo_rl.nets.gradients.acting import compiled_actor, compiled_critic
+from robo_rl.nets.gradients.acting import CompiledActor, CompiledCritic, compiled_actor, compiled_critic
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
@@ -32,7 +32,7 @@ from robo_rl.rl.off_policy.critics import Critics, QCritics, copied, gaussian
 from robo_rl.rl.off_policy.deep.joint_critics import JointCritics
 from robo_rl.rl.off_policy.deep.optimistic_actor import OptimisticActor
 from robo_rl.rl.off_policy.deep.scaling import RunningScales
-from robo_rl.rl.off_policy.explicit import explicit_actors
+from robo_rl.rl.off_policy.explicit import ExplicitActors, explicit_actors
 from robo_rl.rl.off_policy.exploration import Exploration
 from robo_rl.rl.off_policy.gate import gated
 from robo_rl.rl.off_policy.losses import Info, floored_target, residual_penalty, sac_actor_loss
@@ -69,19 +69,20 @@ class OffPolicyLearner:
         self.map, self.cfg, self.generator, self._obs_dim = action_map, cfg, generator, obs_dim
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
-        explicit = passes != "autograd" and cfg.network == "mlp" and context.device.type == "cpu"
-        acting = Scratch(passes == "compiled") if explicit else None
-        rounds = explicit and cfg.precision == "bfloat16"
-        scratch = Scratch(passes == "compiled", bfloat16=True) if rounds else acting
+        acting: Scratch | None = None  # of passes that are written out: for acting, and for updates
+        scratch: Scratch | None = None
+        if passes != "autograd" and cfg.network == "mlp" and context.device.type == "cpu":
+            acting = scratch = Scratch(passes == "compiled")
+            if cfg.precision == "bfloat16":
+                scratch = Scratch(passes == "compiled", bfloat16=True)
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
-        self.critics: Critics = (
-            (JointCritics if cfg.network == "xqc" else QCritics)(
-                nets, context, None if encoder is None else encoder.module, scratch
-            )
-            if base is None
-            else NoiseAliasedCritics(obs_dim, nets, context, base)
-        )
+        self.critics: Critics
+        if base is None:
+            kind = JointCritics if cfg.network == "xqc" else QCritics
+            self.critics = kind(nets, context, None if encoder is None else encoder.module, scratch)
+        else:
+            self.critics = NoiseAliasedCritics(obs_dim, nets, context, base)
         self.actor_opt = context.adam(self.actor, cfg.lr_actor)
         scaled = cfg.normalize_obs or cfg.reward_scaling != "none"
         self.scales = RunningScales(obs_dim, nets, context) if scaled else None
@@ -89,18 +90,16 @@ class OffPolicyLearner:
         self.exploration = Exploration(context)
         self.optimist = OptimisticActor(obs_dim, gaussian(self.actor), context) if cfg.optimism else None
         self.multipliers = Multipliers(context)
-        # For acting, in machine code where there is one.
-        self._compiled = (
-            (acting and compiled_actor(self.actor, acting)) or self.actor,
-            (acting and compiled_critic(self.critic, acting)) or self.critic,
-        )
-        self._explicit = (
-            None
-            if scratch is None
-            else explicit_actors(
-                nets, self.actor_opt, self.critics.critic, self.multipliers, context, scratch
+        # Actor and critics for acting, in machine code where there is one.
+        self._compiled: tuple[Actor | CompiledActor, CriticEnsemble | CompiledCritic]
+        self._compiled = self.actor, self.critic
+        self._explicit: ExplicitActors | None = None  # the actor's update without autograd
+        if acting is not None and scratch is not None:
+            actor, critic = compiled_actor(self.actor, acting), compiled_critic(self.critic, acting)
+            self._compiled = actor or self.actor, critic or self.critic
+            self._explicit = explicit_actors(
+                nets, self.actor_opt, self.critic, self.multipliers, context, scratch
             )
-        )
 
     @property
     def critic(self) -> CriticEnsemble:

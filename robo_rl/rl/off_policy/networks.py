@@ -41,13 +41,11 @@ def drawn_seed(generator: torch.Generator) -> int:
 def make_action_critics(in_dim: int, context: LearnerContext) -> tuple[CriticEnsemble, CriticEnsemble]:
     """(critic, target) of features and executed actions, `in_dim` wide together."""
     cfg = context.cfg
+    hidden = cfg.critic_hidden or cfg.hidden
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(drawn_seed(context.generator))
         critic, target = (
-            CriticEnsemble(in_dim, cfg.critic_hidden or cfg.hidden, cfg.heads, cfg.layer_norm).to(
-                context.device
-            )
-            for _ in range(2)
+            CriticEnsemble(in_dim, hidden, cfg.heads, cfg.layer_norm).to(context.device) for _ in range(2)
         )
     target.load_state_dict(critic.state_dict())
     return critic, target

@@ -138,16 +138,12 @@ def clipped_surrogate(
     clip: float | Float[Tensor, " b"],
     dual_clip: float = 0.0,
 ) -> tuple[Tensor, Info]:
-    """-E[min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)] (eq. 7). Logs the KL estimate E[(ratio - 1) - log
-    ratio].
+    """-E[min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)] (eq. 7).
 
     dual_clip c > 1: where A < 0, the minimum is at least c A (Ye et al. 2020, eq. 5); 0: no such bound.
     """
     log_ratio = log_prob - old
-    ratio = log_ratio.exp()
-    low: Any = 1.0 - clip  # both numbers, or both tensors
-    high: Any = 1.0 + clip
-    gain = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+    gain = _clipped_gain(log_ratio.exp(), advantage, clip)
     if dual_clip:
         gain = torch.where(advantage < 0.0, torch.maximum(gain, dual_clip * advantage), gain)
     loss = -gain.mean()
@@ -167,12 +163,19 @@ def asymmetric_surrogate(
     """
     log_ratio = log_prob - old
     ratio = log_ratio.exp()
-    low: Any = 1.0 - clip
-    high: Any = 1.0 + clip
-    good = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+    good = _clipped_gain(ratio, advantage, clip)
     bad = ratio * advantage - advantage.abs() * (ratio - 1.0).square() / (2.0 * clip)
     loss = -torch.where(advantage >= 0.0, good, bad).mean()
     return loss, ratio_info(loss, log_ratio, clip)
+
+
+def _clipped_gain(
+    ratio: Float[Tensor, " b"], advantage: Float[Tensor, " b"], clip: float | Float[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    """min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)."""
+    low: Any = 1.0 - clip  # both numbers, or both tensors
+    high: Any = 1.0 + clip
+    return torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
 
 
 def weighted_regression(

@@ -66,13 +66,8 @@ class PpoTuner:
         # is made.
         steps = collector.base.executor.execute if collector.map.timescale == "chunk" else 1
         check_rollout(ppo, lanes, steps, left_out=1)
-        self.config, self.ppo, self.collector, self.learner, self.rollout = (
-            config,
-            ppo,
-            collector,
-            learner,
-            rollout,
-        )
+        self.config, self.ppo, self.collector = config, ppo, collector
+        self.learner, self.rollout = learner, rollout
         self.logger, self._say = logger, say
         self._rounds_without_group = 0  # the last rounds in which no group was complete
         self.total_rounds = config.env_steps // (ppo.rollout * lanes)

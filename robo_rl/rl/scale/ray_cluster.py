@@ -14,7 +14,7 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,7 @@ from typing import Any
 
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.text.counts import counted
+from robo_rl.rl.scale.environment import environment_variables
 
 LOOPBACK = "127.0.0.1"
 CONNECT_S = 5.0
@@ -49,7 +50,7 @@ def local_cluster(cpus: int, store_mb: int) -> Iterator[None]:
     }
     try:
         with (
-            _variables(variables),
+            environment_variables(variables, restored=_SET_BY_RAY),
             _connected(
                 address="local",
                 num_cpus=cpus,
@@ -73,7 +74,8 @@ def existing_cluster(address: str, actors: int, cpus: int) -> Iterator[None]:
     """
     host = _check_reachable(address)
     loopback = _LOOPBACK_ONLY if _is_loopback(host) else {}
-    with _variables({"RAY_USAGE_STATS_ENABLED": "0", **loopback}), _connected(address=address):
+    variables = {"RAY_USAGE_STATS_ENABLED": "0", **loopback}
+    with environment_variables(variables, restored=_SET_BY_RAY), _connected(address=address):
         import ray
 
         found = int(ray.cluster_resources().get("CPU", 0))
@@ -184,17 +186,3 @@ def _check_loopback() -> None:
             f"Ray {ray.__version__} listens on {found}, expected {LOOPBACK} only. Do not import ray before "
             "the run starts, or use ray_address of a cluster that you trust."
         )
-
-
-@contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for Ray and its processes; those that the user has set stay."""
-    before = {name: os.environ.get(name) for name in (*values, *_SET_BY_RAY)}
-    for name, value in values.items():
-        os.environ.setdefault(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                os.environ.pop(name, None)

@@ -26,6 +26,7 @@ from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCP
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from robo_rl.core.process_signals import ended_by
+from robo_rl.rl.scale.environment import environment_variables
 from robo_rl.rl.scale.process_group import LAUNCHER, PEER_LOST, STOPPED, RankError
 
 LOOPBACK = "127.0.0.1"
@@ -75,14 +76,13 @@ def launch(words: Sequence[str], processes: int, threads: int, *, progress: bool
     registry.register(_BACKEND, LoopbackRendezvous.create)
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     variables = {
-        LAUNCHER: str(os.getpid()),
         "GLOO_SOCKET_IFNAME": loopback,
         "NCCL_SOCKET_IFNAME": loopback,
         "OMP_NUM_THREADS": str(threads),
     } | ({} if progress else {"TQDM_DISABLE": "1"})
     with (
         tempfile.TemporaryDirectory(prefix="robo-rl-ranks-") as folder,
-        _variables(variables),
+        environment_variables(variables, {LAUNCHER: str(os.getpid())}, ("TORCHELASTIC_SIGNALS_TO_HANDLE",)),
         _signal_handlers_kept(),
         _quiet(),
     ):
@@ -141,22 +141,6 @@ def _own_words(failure: ProcessFailure) -> str:
 def _order(failure: tuple[int, ProcessFailure]) -> tuple[bool, int]:
     """Earliest first; those that the agent ended, by SIGTERM, last."""
     return failure[1].exitcode == -signal.SIGTERM, failure[1].timestamp
-
-
-@contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the ranks, which inherit them; those that the user has set stay."""
-    before = {name: os.environ.get(name) for name in (*values, "TORCHELASTIC_SIGNALS_TO_HANDLE")}
-    for name, value in values.items():
-        os.environ[name] = value if name == LAUNCHER else os.environ.get(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = old
 
 
 @contextmanager

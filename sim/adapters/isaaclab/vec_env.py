@@ -107,8 +107,10 @@ class IsaacLabVecEnv:
         """Position of the seeds; Isaac Lab offers no state to restore."""
         return {"place": place_of(self._seeds), "seed": self._seed.clone()}
 
-    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
-        """Start new episodes, with the seeds after those of the snapshot."""
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        """Start new episodes, with these seeds or those after the snapshot's."""
+        if seeds is not None:
+            return self.reset(seeds)
         if snapshot["place"] is None:
             raise EnvError(
                 f"{self.spec.name} can be restored with EpisodeSeeds only, whose position is known."

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from robo_rl.apps import finetune
-from robo_rl.apps.tuning import comparison, loop, report, start, stores
+from robo_rl.apps.tuning import comparison, loop, report, start, stores, training_lanes
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.off_policy.config import LearnerConfig
@@ -19,7 +19,7 @@ from tests.rl.worlds import make_env
 
 def toy_task(patch: pytest.MonkeyPatch) -> None:
     """Build the toy task under every environment name."""
-    for module in (comparison, start, loop, report):
+    for module in (comparison, start, loop, training_lanes, report):
         patch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
     for other in (loop, stores):
         patch.setattr(other, "has_dense_reward", lambda *_: False)

@@ -18,6 +18,7 @@ from policies.executor import ChunkExecutor
 from policies.imported.diffusion import ImportedDiffusionPolicy
 from policies.registry import SavedPolicy
 from policies.tuned.best_of import BestOfPolicy
+from policies.tuned.fine_tuned import corrects_steps
 from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
@@ -30,7 +31,7 @@ from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.denoiser import MlpDenoiserConfig
-from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
+from robo_rl.rl.distillation.dagger import DaggerCollector
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env

@@ -150,14 +150,15 @@ def test_actions_beyond_the_limits_act_like_the_limits() -> None:
         env.step(torch.zeros(N, 1))
 
 
-def test_restoring_begins_new_episodes_with_the_next_seeds() -> None:
-    """A resumed training repeats no episode."""
+@pytest.mark.parametrize("given", [False, True])
+def test_restoring_begins_new_episodes_with_the_next_seeds(given: bool) -> None:
+    """A resumed training repeats no episode, whether or not it gives the seeds, as a fine-tuning does."""
     env = adapt()
     env.reset(EpisodeSeeds("restore"))
     env.step(torch.ones(N, 2))
     snapshot = env.snapshot()
     fresh = adapt()
-    obs = fresh.restore(snapshot)
+    obs = fresh.restore(snapshot, EpisodeSeeds("restore", N) if given else None)
     assert obs["state"].abs().max() == 0.0
     *_, info = fresh.step(torch.zeros(N, 2))
     seeds = EpisodeSeeds("restore")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +65,8 @@ class Broken:
     def snapshot(self) -> dict[str, Any]:
         return self.env.snapshot()
 
-    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
-        return self.env.restore(snapshot)
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        return self.env.restore(snapshot, seeds)
 
     def render(self, lane: int = 0) -> Tensor:
         return self.env.render(lane)

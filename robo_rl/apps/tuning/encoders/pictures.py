@@ -164,7 +164,7 @@ def fresh_encoder(
     return encoder
 
 
-# -- memory
+# Memory
 
 
 @dataclass(frozen=True)

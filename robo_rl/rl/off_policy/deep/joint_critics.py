@@ -1,7 +1,7 @@
 """Critics with batch norms: a decision and the next one pass together (CrossQ, Bhatt et al. 2024; XQC).
 
-    (s, a), (s', a') ─► one pass ─► outputs of (s, a) learn; those of the target network for (s', a') give the
-    target
+    (s, a), (s', a') ─► one pass of the critics         ─► outputs of (s, a) learn
+                     ─► one pass of the target network  ─► outputs of (s', a') give the target
 
 Batch norms then have the statistics of both, in the pass that gives the target and in the one that learns.
 """

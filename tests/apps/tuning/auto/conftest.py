@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from policies.checkpoint import save_policy
-from robo_rl.apps.tuning import comparison, loop, report, start, stores
+from robo_rl.apps.tuning import comparison, loop, report, start, stores, training_lanes
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import MethodConfig
@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Base:
 @pytest.fixture
 def base(made: Base, monkeypatch: pytest.MonkeyPatch) -> Base:
     """Factory of the toy task under every environment name."""
-    for module in (plan, stages, comparison, start, loop, report):
+    for module in (plan, stages, comparison, start, loop, training_lanes, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
     for module in (loop, stores):
         monkeypatch.setattr(module, "has_dense_reward", lambda *_: False)
