@@ -291,7 +291,8 @@ def _codec(name: str) -> Codec:
 def _read(path: Path) -> Any:
     try:
         return read_json(path)
-    except (UnicodeDecodeError, OSError) as error:
+    except OSError as error:
         raise DataError(
-            f"{path} cannot be read as JSON ({error}). It is broken or from another program; create it again."
+            f"{path} cannot be read ({error.strerror}), though its data may be intact. Change its "
+            "permissions, or check the disk."
         ) from error
