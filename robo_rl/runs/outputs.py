@@ -28,14 +28,18 @@ def check_report(key: str, path: str | None, mark: str) -> None:
     check_file(key, path)
     if path is not None and Path(path).exists() and not _is_report(Path(path), mark):
         raise ConfigError(
-            f"{key}={path} exists already and is no report of this verb, so it is not replaced. "
+            f"{key}={path} exists already and is no file of a report of this verb, so it is not replaced. "
             "Choose another path."
         )
 
 
 def _is_report(path: Path, mark: str) -> bool:
-    """True for a JSON object that holds `mark`, and for an empty file or a device such as /dev/stdout."""
-    if not path.is_file() or path.stat().st_size == 0:
+    """True for a JSON object that holds `mark`, and for an empty file. False for a device and for a link,
+    such as /dev/stdout: the report would replace the link itself.
+    """
+    if path.is_symlink() or not path.is_file():
+        return False
+    if path.stat().st_size == 0:
         return True
     with path.open("rb") as file:
         if file.read(1) != b"{":
