@@ -13,7 +13,7 @@ from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
 from robo_rl.data.validate import validate as find_faults
-from robo_rl.runs.next_step import after_data, train_on
+from robo_rl.runs.next_step import after_data
 from robo_rl.runs.outputs import check_new
 from robo_rl.runs.progress import progress_callback
 
@@ -38,7 +38,7 @@ def merge(config: DataMergeConfig) -> int:
             f"{config.out}. Nothing was written. Leave out dry_run=true to carry it out."
         )
         return 0
-    print(f"{config.out}: {counted(count, 'episode')}\nNext:   {train_on(config.out)}")
+    print(f"{config.out}: {counted(count, 'episode')}\nNext:   {after_data(dataset_info(config.out))}")
     return 0
 
 
@@ -81,7 +81,7 @@ def info_text(info: dict[str, Any]) -> str:
         if info["labelled"]
         else "not labelled",
         "staging": staging_sentence(info["path"]),
-        "interventions": f"{info['intervention_frames']} frames" if info["intervention_frames"] else "",
+        "interventions": counted(info["intervention_frames"], "frame") if info["intervention_frames"] else "",
         "size": f"{info['bytes'] / 1e6:.1f} MB{_images(info)}",
         "action": f"{action['dim']} dimensions {action['unit']}".strip(),
     }

@@ -38,7 +38,7 @@ from robo_rl.runs.loaded_policy import (
     worker_count,
 )
 from robo_rl.runs.next_step import after_evaluation, winner
-from robo_rl.runs.outputs import check_file
+from robo_rl.runs.outputs import check_file, check_report
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import POLICIES
 from robo_rl.runs.success_note import success_note, write_success_note
@@ -253,7 +253,7 @@ def seeds_of(config: EvaluateConfig, name: str) -> list[int]:
 
 def check_outputs(config: EvaluateConfig) -> None:
     """Raise ConfigError for result and video paths that could not be written after the evaluation."""
-    check_file("out", config.out)
+    check_report("out", config.out, "eval_seed")
     check_video(config.video)
     if config.video and config.video_episodes is not None and config.video_episodes > config.episodes:
         raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")

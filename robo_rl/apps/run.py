@@ -26,7 +26,7 @@ from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, with_instruction
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.loaded_policy import unread_in
-from robo_rl.runs.outputs import check_file
+from robo_rl.runs.outputs import check_report
 from robo_rl.runs.progress import progress
 from sim.registry import make_env
 
@@ -37,7 +37,7 @@ def main(config: RunConfig) -> int:
     """Run, and report deadlines and success."""
     if config.rate_hz is not None and config.rate_hz <= 0.0:
         raise ConfigError(f"rate_hz={config.rate_hz} cannot be used, expected a rate above 0 Hz.")
-    check_file("out", config.out)
+    check_report("out", config.out, "bundle")
     if is_remote(config.bundle):
         raise ConfigError(
             f"bundle={config.bundle} is a served policy, and run reads the contract from a bundle on this "

@@ -17,6 +17,7 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import RoboRLError
+from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, suits_vla
 from robo_rl.data.episodes.schema import DATASET_JSON, DatasetMeta
@@ -54,8 +55,16 @@ def after_data(info: dict[str, Any]) -> str:
     if info["interrupted"]:
         return command("data validate", path=info["path"], recover=True)
     if not info["episodes"]:
-        return command("collect", env=info["env"], out=info["path"])
+        return _first_episodes(info["env"], info["path"])
     return train_on(info["path"])
+
+
+def _first_episodes(env: str, path: str) -> str:
+    """Episodes of a simulator, or of the robot for a contract without one."""
+    suite, _, robot = env.rpartition("/")
+    if suite in ("", ROBOT_SUITE):
+        return command("record", robot=f"<description of {robot}>", out=path)
+    return command("collect", env=env, out=path)
 
 
 def train_on(data: str) -> str:

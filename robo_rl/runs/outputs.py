@@ -6,7 +6,8 @@ import os
 from itertools import chain, count
 from pathlib import Path
 
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.files.durable import read_json
 from robo_rl.core.files.path_error import dangling
 
 
@@ -17,6 +18,36 @@ def check_file(key: str, path: str | None) -> None:
     if Path(path).is_dir():
         raise ConfigError(f"{key}={path} is a folder, expected a file. Add a name to it.")
     _check_above(key, path, Path(path).absolute().parent)
+
+
+def check_report(key: str, path: str | None, mark: str) -> None:
+    """`check_file` for a report in JSON, which replaces no other file than an earlier report.
+
+    mark: name of a value that every such report holds.
+    """
+    check_file(key, path)
+    if path is not None and Path(path).exists() and not _is_report(Path(path), mark):
+        raise ConfigError(
+            f"{key}={path} exists already and is no file of a report of this verb, so it is not replaced. "
+            "Choose another path."
+        )
+
+
+def _is_report(path: Path, mark: str) -> bool:
+    """True for a JSON object that holds `mark`, and for an empty file. False for a device and for a link,
+    such as /dev/stdout: the report would replace the link itself.
+    """
+    if path.is_symlink() or not path.is_file():
+        return False
+    if path.stat().st_size == 0:
+        return True
+    with path.open("rb") as file:
+        if file.read(1) != b"{":
+            return False
+    try:
+        return mark in read_json(path)
+    except DataError:
+        return False
 
 
 def check_folder(key: str, path: str) -> None:

@@ -70,6 +70,7 @@ def test_evaluation_is_paired_and_repeatable(
     )
     said = capsys.readouterr().out
     assert "success 0/3 = 0 % [0, 56]" in said
+    evaluate.check_outputs(evaluate_config(run, out=str(tmp_path / "e.json")))  # an earlier report
     assert (
         "only the first policy solves 0, only the second 0; exact McNemar p = 1.00: no significant difference"
         in said
@@ -83,10 +84,17 @@ def test_evaluation_is_paired_and_repeatable(
 
 
 def test_unwritable_out_is_refused_first(run: Path, tmp_path: Path) -> None:
-    """A wrong out= is reported before the evaluation."""
+    """A wrong out= is reported before the evaluation, and no other file is replaced."""
     (tmp_path / "file").write_text("x")
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "empty").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")  # as /dev/stdout of a command with > file
     for key, path, words in (
         ("out", tmp_path, "is a folder, expected a file"),
+        ("out", tmp_path / "file", "is no file of a report of this verb, so it is not replaced"),
+        ("out", "/dev/null", "is no file of a report of this verb, so it is not replaced"),
+        ("out", tmp_path / "link", "is no file of a report of this verb, so it is not replaced"),
+        ("out", tmp_path / "run.json", "is no file of a report of this verb, so it is not replaced"),
         ("out", tmp_path / "file" / "x.json", "is a file, expected a folder"),
         ("video", tmp_path / "file" / "x.mp4", "is a file, expected a folder"),
     ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files import durable
 from robo_rl.data.episodes.shard import file_crc32c
 from robo_rl.data.plausible import check_action, check_episodes
 from robo_rl.data.store import EpisodeStore
@@ -82,6 +85,19 @@ def test_labels_of_another_type_are_refused(dataset: Path, change: dict[str, Any
     _edit(dataset / "episodes/000001/episode.json", **change)
     with pytest.raises(DataError, match=words):
         EpisodeStore(dataset)
+
+
+def test_a_file_that_may_not_be_read_is_not_called_broken(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its episode is intact: nobody should delete it."""
+    monkeypatch.setattr(durable, "read_regular", _not_permitted)
+    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\).*permissions"):
+        EpisodeStore(dataset)
+
+
+def _not_permitted(path: Path) -> str:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def test_files_of_another_dataset_are_refused(dataset: Path, tmp_path: Path) -> None:

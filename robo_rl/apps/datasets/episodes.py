@@ -31,7 +31,9 @@ def main(config: DataListConfig) -> int:
     )
     if waiting:
         print(waiting)
-    if rows:
+    if any(row.fault for row in rows):
+        print(f"Next:   {command('data repair', path=config.path, dry_run=True)}")
+    elif rows:
         print(f"Next:   {command('data show', path=config.path, episode=rows[0].number)}")
     return 0
 

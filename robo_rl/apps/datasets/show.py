@@ -49,7 +49,7 @@ def episode_text(episode: Episode) -> str:
         "recorded": meta.recorded_at,
         "seed": "" if meta.seed is None else str(meta.seed),
         "return": f"{float(episode.reward.sum()):.4g}",
-        "interventions": f"{human} frames" if human else "",
+        "interventions": counted(human, "frame") if human else "",
         "reward marks": ", ".join(f"{m.reward:+g} at frame {m.frame}" for m in reward_marks(meta)),
         "earlier labels": str(len(meta.info["labels"])) if isinstance(meta.info.get("labels"), list) else "",
     }

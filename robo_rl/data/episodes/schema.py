@@ -12,6 +12,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.describe_path import is_importable, not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.commands import command
 
 FORMAT = "robo-rl/episodes"
 VERSION = 1
@@ -221,7 +222,7 @@ class EpisodeMeta:
             found = "does not exist" if isinstance(error.__cause__, OSError) else "is not valid JSON"
             raise DataError(
                 f"{path} {found}, so this episode cannot be read. Restore it from a copy, or delete it: "
-                "robo-rl data repair drop=true."
+                + command("data repair", path=path.parents[2], drop=True)
             ) from error
         try:
             return cls(
@@ -290,7 +291,8 @@ def _codec(name: str) -> Codec:
 def _read(path: Path) -> Any:
     try:
         return read_json(path)
-    except (UnicodeDecodeError, OSError) as error:
+    except OSError as error:
         raise DataError(
-            f"{path} cannot be read as JSON ({error}). It is broken or from another program; create it again."
+            f"{path} cannot be read ({error.strerror}), though its data may be intact. Change its "
+            "permissions, or check the disk."
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -38,6 +39,20 @@ def test_list_shows_every_episode(dataset: Path, capsys: pytest.CaptureFixture[s
     assert main(["data", "list", f"path={dataset}", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["number"], row["frames"], row["interventions"]) for row in rows] == [(0, 12, 6), (1, 5, 2)]
+
+
+def test_an_episode_without_its_facts_is_deleted_by_the_printed_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`data list` and the error name commands that run as they are printed."""
+    path = record(tmp_path / "a set", [3, 4], env=STATE_ENV)
+    (path / "episodes/000000/episode.json").unlink()
+    assert main(["data", "list", f"path={path}"]) == 0
+    assert shlex.split(capsys.readouterr().out)[-3:] == ["repair", f"path={path}", "dry_run=true"]
+    assert main(["data", "info", f"path={path}"]) == 2
+    advice = shlex.split(capsys.readouterr().err.partition("delete it: robo-rl ")[2])
+    assert main(advice) == 0
+    assert main(["data", "info", f"path={path}"]) == 0
 
 
 def test_list_says_what_is_recorded_now_and_what_was_interrupted(

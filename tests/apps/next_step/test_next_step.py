@@ -76,6 +76,10 @@ def test_commands_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
         ({}, "robo-rl train data=data/peg out=runs/base"),
         ({"interrupted": 1}, "robo-rl data validate path=data/peg recover=true"),
         ({"episodes": 0}, "robo-rl collect env=arm6/reach out=data/peg"),
+        (
+            {"episodes": 0, "env": "robot/so100"},
+            "robo-rl record robot=<description of so100> out=data/peg",
+        ),
     ],
 )
 def test_a_dataset_is_repaired_filled_or_trained_on(changes: dict[str, Any], command: str) -> None:

@@ -76,6 +76,13 @@ def test_jpeg_datasets_are_exported_as_they_look(smooth: Path, tmp_path: Path, n
     assert [fault for fault in validate(again) if fault.severity == "error"] == []
 
 
+def test_episodes_of_one_frame_return_from_a_video(tmp_path: Path) -> None:
+    """The encoder writes nothing before it holds several images."""
+    pytest.importorskip("av")
+    path = record(tmp_path / "set", [1, 1])
+    assert errors(path, there_and_back(path, tmp_path, "lerobot"), VIDEO_ERROR) == []
+
+
 def test_every_kind_of_observation_is_logged_for_rerun(odd: Path, tmp_path: Path) -> None:
     """One file per episode."""
     pytest.importorskip("rerun")

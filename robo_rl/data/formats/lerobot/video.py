@@ -24,8 +24,8 @@ class Mp4Writer:
 
         path.parent.mkdir(parents=True, exist_ok=True)
         rate = Fraction(fps).limit_denominator(10_000)
-        self.frames = 0
-        self._av, self._path = av, path
+        self.frames, self.bytes = 0, 0  # bytes: of the images encoded so far; the encoder holds some back
+        self._av = av
         self._file = av.open(str(path), "w")
         stream = self._file.add_stream("libx264", rate=rate)
         stream.width, stream.height = width, height
@@ -36,15 +36,13 @@ class Mp4Writer:
         stream.codec_context.thread_count = 1
         self._stream, self._time_base = stream, 1 / rate
 
-    @property
-    def bytes(self) -> int:
-        return self._path.stat().st_size
-
     def add(self, image: UInt8[ndarray, "h w 3"]) -> None:
         frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
         frame.pts, frame.time_base = self.frames, self._time_base
-        self._file.mux(self._stream.encode(frame))
+        packets = self._stream.encode(frame)
+        self._file.mux(packets)
         self.frames += 1
+        self.bytes += sum(packet.size for packet in packets)
 
     def close(self) -> None:
         self._file.mux(self._stream.encode(None))
