@@ -181,16 +181,17 @@ def _check_restore(env: VecEnv, actions: Tensor, whole: _Trace, seed: int, atol:
     _roll(env, EpisodeSeeds(("another history", seed)), actions[:3])
     # Engines that do not store the position of the seeds need the iterator where it was at the snapshot.
     env.reset(EpisodeSeeds(("conformance", seed), count - env.num_envs))
-    obs = env.restore(snapshot)
-    _check_obs(env, obs, "restore")
-    _same_obs(obs, whole.obs[half], atol, "restore must return to the state of the snapshot")
-    rest = _continue(env, _Trace([obs]), actions[half:])
-    _same(
-        _Trace(whole.obs[half:], whole.results[half:]),
-        rest,
-        atol,
-        "The steps after restore must equal those without it",
-    )
+    for later in (None, EpisodeSeeds(("conformance", seed), count)):
+        obs = env.restore(snapshot) if later is None else env.restore(snapshot, later)
+        _check_obs(env, obs, "restore")
+        _same_obs(obs, whole.obs[half], atol, "restore must return to the state of the snapshot")
+        rest = _continue(env, _Trace([obs]), actions[half:])
+        _same(
+            _Trace(whole.obs[half:], whole.results[half:]),
+            rest,
+            atol,
+            "The steps after restore must equal those without it",
+        )
 
 
 def _check_clipping(env: VecEnv, actions: Tensor, seed: int, atol: float) -> None:

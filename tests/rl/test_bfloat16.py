@@ -4,6 +4,7 @@ updates of float32.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,9 +92,13 @@ def test_updates_are_nearly_those_of_float32(
     kind: dict[str, Any], tiles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In machine code, or by torch on other processors. Acting stays float32, and so does all else here."""
+    full, told = learner("float32", **kind), contextlib.nullcontext()
     if not tiles:
         monkeypatch.setattr(compiled, "has_tiles", lambda: False)
-    full, half = learner("float32", **kind), learner("bfloat16", **kind)
+        compiled._warn_of_no_tiles.cache_clear()
+        told = pytest.warns(UserWarning, match="no AMX")
+    with told:
+        half = learner("bfloat16", **kind)
     obs, none = torch.randn(9, 4), torch.zeros(9, 0)
     assert torch.equal(full.act(obs, none, explore=False), half.act(obs, none, explore=False))
     data = batch(2)
@@ -106,4 +111,6 @@ def test_updates_are_nearly_those_of_float32(
     torch.testing.assert_close(info["critic/loss"], expected["critic/loss"], rtol=0.1, atol=0.0)
     moved = full.critics.critic_opt.flat - start
     apart = half.critics.critic_opt.flat - full.critics.critic_opt.flat
-    assert 0.0 < apart.norm() < 0.3 * moved.norm()
+    assert apart.norm() < 0.3 * moved.norm()
+    rounds = tiles or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert bool(apart.norm() > 1e-3 * moved.norm()) is rounds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_COLUMN = 28
 LEAST_MEANING = 35  # columns for the meaning of a setting, below which it stands in lines of its own
-NARROWEST, NO_TERMINAL, WIDEST = 40, 120, 140  # width of a page
+NARROWEST, NO_TERMINAL, WIDEST = 60, 120, 140  # width of a page
 INTRO = "robo-rl: from demonstrations to a policy that a robot can run"
 USAGE = """
 
@@ -238,7 +238,7 @@ def _columns(rows: Sequence[Row]) -> list[str]:
     for *cells, meaning in rows:
         head = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
         if len(head) > indent:
-            lines.append(head.rstrip())
+            lines.append(_indented(head.strip(), "  ", 6))
             head = " " * indent
         lines.append(_indented(meaning, head, indent))
     return lines

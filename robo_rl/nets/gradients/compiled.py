@@ -147,13 +147,25 @@ def machine_code(layers: Sequence[Layer], bfloat16: bool) -> ctypes.CDLL | None:
     without wide vector instructions.
     """
     known = all(layer.activation in (None, ACTIVATIONS["relu"]) for layer in layers)
-    wide = has_tiles() if bfloat16 else torch.backends.cpu.get_cpu_capability() in UNITS
+    wide = torch.backends.cpu.get_cpu_capability() in UNITS
+    if bfloat16 and not has_tiles():
+        _warn_of_no_tiles()
+        wide = False
     return _library(bfloat16) if known and wide and torch.get_num_threads() == 1 else None
 
 
 def has_tiles() -> bool:
     """Whether the processor multiplies tiles of bfloat16."""
     return torch.cpu._is_amx_tile_supported()
+
+
+@cache
+def _warn_of_no_tiles() -> None:
+    warnings.warn(
+        "This processor has no AMX: updates in bfloat16 run in torch, which is slower than float32 on most "
+        "processors. Leave out method.learner.precision=bfloat16.",
+        stacklevel=2,
+    )
 
 
 @cache
@@ -169,7 +181,8 @@ def _library(bfloat16: bool) -> ctypes.CDLL | None:
                 raise EnvError("No C++ compiler was found. Install one, for example: sudo apt install g++")
             build_library(source, path, flags, "the learner's passes")
     except EnvError as error:
-        warnings.warn(f"Updates run in torch and take about twice the time. {error}", stacklevel=2)
+        advice = " Products in bfloat16 need g++ 11 or later; float32 does not." if bfloat16 else ""
+        warnings.warn(f"Updates run in torch and take about twice the time. {error}{advice}", stacklevel=2)
         return None
     library = ctypes.CDLL(str(path))
     number, address = ctypes.c_long, ctypes.c_void_p

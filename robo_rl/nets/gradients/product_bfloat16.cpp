@@ -1,5 +1,6 @@
-// Products of matrices whose numbers are rounded to bfloat16 first, by the tiles of AMX, in front of stack.cpp. Sums
-// are float32, and so are all other operations. A matrix has strides for rows and columns, one of which is 1.
+// Products of matrices whose numbers are rounded to bfloat16 first, by the tiles of AMX, in front of
+// stack.cpp. Sums are float32, and so are all other operations. A matrix has strides for rows and columns,
+// one of which is 1.
 
 #include <immintrin.h>
 #include <sys/syscall.h>
@@ -27,6 +28,7 @@ static void begin() {
         unsigned char rows[16];
     } shapes = {1};
     for (int i = 0; i < 8; i++) shapes.bytes[i] = TILE_BYTES, shapes.rows[i] = SIDE;
+    __asm__ volatile("" ::"r"(&shapes) : "memory");  // headers of GCC may say that only 8 bytes are read
     _tile_loadconfig(&shapes);
 }
 
@@ -41,7 +43,8 @@ static unsigned rounded(float number) {
     return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
-// SIDE x DEPTH numbers in the order of memory: words[depth][side] where `side` is the stride 1, else words[side][depth].
+// SIDE x DEPTH numbers in the order of memory: words[depth][side] where `side` is the stride 1, else
+// words[side][depth].
 static void read(const float* at, long side, long deep, Tile words) {
     if (side == 1)
         for (long p = 0; p < SIDE; p++) {
@@ -60,8 +63,8 @@ static void transpose(const Tile from, Tile to) {
         for (long j = 0; j < SIDE; j++) to[i][j] = from[j][i];
 }
 
-// Tiles of a factor, filled up with zeros: for each block of its sides all blocks of depth. left: words[side][depth],
-// as the left factor needs them; else words[depth][side].
+// Tiles of a factor, filled up with zeros: for each block of its sides all blocks of depth. left:
+// words[side][depth], as the left factor needs them; else words[depth][side].
 static void pack(const float* at, long sides, long depth, long side, long deep, bool left, Tile* to) {
     float edge[SIDE * DEPTH];
     Tile words;
@@ -104,7 +107,7 @@ static void product(Matrix a, Matrix b, long rows, long depth, long columns, flo
     for (long j = 0; j < columns; j += 2 * SIDE, right += 2 * deep)
         for (long i = 0; i < rows; i += 2 * SIDE) {
             const Tile* above = left + i / SIDE * deep;
-            const Tile* below = i + SIDE < rows ? above + deep : above;  // beyond the last row any tile will do
+            const Tile* below = i + SIDE < rows ? above + deep : above;  // any tile beyond the last row
             const Tile* next = j + SIDE < columns ? right + deep : right;
             _tile_zero(0);
             _tile_zero(1);
@@ -128,7 +131,8 @@ static void product(Matrix a, Matrix b, long rows, long depth, long columns, flo
             _tile_stored(1, to + SIDE, row * sizeof(float));
             _tile_stored(2, to + SIDE * row, row * sizeof(float));
             _tile_stored(3, to + SIDE * row + SIDE, row * sizeof(float));
-            if (!fits)
-                store(sum, least(rows - i, 2 * SIDE), least(columns - j, 2 * SIDE), c + i * c_row + j, c_row, add);
+            if (fits) continue;
+            const long high = least(rows - i, 2 * SIDE), wide = least(columns - j, 2 * SIDE);
+            store(sum, high, wide, c + i * c_row + j, c_row, add);
         }
 }

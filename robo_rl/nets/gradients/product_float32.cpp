@@ -1,5 +1,5 @@
-// Products of matrices in float32, in front of stack.cpp. A matrix has strides for rows and columns, so that a
-// transposed matrix is a matrix. NaN passes through, as in torch.
+// Products of matrices in float32, in front of stack.cpp. A matrix has strides for rows and columns, so that
+// a transposed matrix is a matrix. NaN passes through, as in torch.
 
 #ifdef __AVX512F__
 constexpr int LANES = 16, ROWS = 6, VECTORS = 4;  // sums take 24 of 32 registers

@@ -3,7 +3,7 @@
     critics: outputs ─► gradient of the loss in them ─► gradient of the weights
     actor:   u ─► critics' outputs ─► gradient in u ─► gradient of the actor's weights
 
-The rest takes autograd: critics that train an encoder, Cal-QL's term, the norm bound and half precision.
+The rest takes autograd: critics that train an encoder, Cal-QL's term and the norm bound.
 """
 
 from __future__ import annotations
@@ -127,9 +127,8 @@ def explicit_actors(
     scratch: Scratch,
 ) -> ExplicitActors | None:
     """Explicit form of actors that climb `critic`; None where their layers are not supported."""
-    own = Scratch(
-        scratch.compiled, scratch.bfloat16
-    )  # an actor's pass is still needed after the critics' pass
+    # Memory of its own: an actor's pass is still needed after the critics' pass.
+    own = Scratch(scratch.compiled, scratch.bfloat16)
     actor, target = actor_passes(nets.actor, own, optimizer), actor_passes(nets.target_actor, own)
     if actor is None or target is None:
         return None

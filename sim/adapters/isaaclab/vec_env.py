@@ -1,8 +1,9 @@
 """An installed Isaac Lab 3 task behind the contract of `VecEnv`: `isaaclab/<task id>`.
 
 Two clauses of the contract are not met. Isaac Lab has one seed for all environments, so that episode seeds
-are labels only (`metadata["seeded"]` is False), and it cannot restore a state, so that `restore` begins new
-episodes. Tested against a stand-in with Isaac Lab 3's interface, not with Isaac Lab (docs/engines-gpu.md).
+are labels only (`metadata["seeded"]` is False), and it cannot restore a state, so that `restore` is refused
+and a training cannot be resumed. Tested against a stand-in with Isaac Lab 3's interface, not with Isaac Lab
+(docs/engines-gpu.md).
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.seeding import EpisodeSeeds, Seeds, episode_seeds
+from robo_rl.core.seeding import Seeds, episode_seeds
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.isaaclab.layout import action_spec, obs_of, obs_spec
-from sim.vec.history import place_of
 from sim.vec.vec_env import METADATA, take_seeds
 
 TASKS = ("Isaac-Lift-Cube-Franka-v0",)  # one of many: names are Isaac Lab's own
@@ -104,19 +104,16 @@ class IsaacLabVecEnv:
         return obs, reward.clone().float(), ended, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """Position of the seeds; Isaac Lab offers no state to restore."""
-        return {"place": place_of(self._seeds), "seed": self._seed.clone()}
+        """Nothing: Isaac Lab offers no state to restore."""
+        return {}
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        """Start new episodes, with these seeds or those after the snapshot's."""
-        if seeds is not None:
-            return self.reset(seeds)
-        if snapshot["place"] is None:
-            raise EnvError(
-                f"{self.spec.name} can be restored with EpisodeSeeds only, whose position is known."
-            )
-        root, count = snapshot["place"]
-        return self.reset(EpisodeSeeds(root, count))
+        """Raises EnvError. New episodes in place of the running ones would mix the two in a replay."""
+        raise EnvError(
+            f"{self.spec.name} cannot return to a saved state, because Isaac Lab offers none: a training in "
+            "it cannot be resumed. Start a new run, with an off-policy method from the networks of this one "
+            "by init=."
+        )
 
     def render(self, lane: int = 0) -> Tensor:
         picture = self._env.render()

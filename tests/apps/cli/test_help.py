@@ -20,7 +20,7 @@ def test_no_line_is_longer_than_the_terminal(width: int, monkeypatch: pytest.Mon
     """The table of settings becomes a list where its last column would be narrow."""
     monkeypatch.setenv("COLUMNS", str(width))
     assert not too_long(overview(), width)
-    for verb in ("collect", "data merge", "finetune"):
+    for verb in ("collect", "data merge", "finetune", "record"):
         listed = verb_help(verb, everything=True)
         assert not too_long(listed, width)
         found = [line.split()[0] for line in listed.splitlines() if line[:2] == "  " != line[2:4]]
