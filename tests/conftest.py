@@ -28,6 +28,7 @@ class HasFileno(Protocol):
 def pytest_configure() -> None:
     """Two test workers on two cores: more threads would compete."""
     torch.set_num_threads(1)
+    os.environ["COLUMNS"] = "120"  # of the help and of tables; workers of pytest-xdist have 80
     shared_folder()  # before the workers start, which inherit it
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A shell starts background jobs with Ctrl-C ignored; programs under test would inherit that.

@@ -35,4 +35,4 @@ def test_a_user_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnvError, match=r"no home folder for compiled code\. Set .* ROBO_RL_CACHE to"):
         machine_code.cache_folder()
     with pytest.warns(UserWarning, match="Updates run in torch .* ROBO_RL_CACHE"):
-        assert compiled._library.__wrapped__() is None
+        assert compiled._library.__wrapped__(bfloat16=False) is None
