@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -24,10 +25,10 @@ class PathPolicy(Protocol):
     def path(self, features: Any, noise: Tensor) -> tuple[list[Tensor], list[float]]: ...
 
 
-class TunedPolicy(nn.Module):
-    """Abstract: a policy on a frozen base, with the base's observations, actions and horizons.
+class TunedPolicy(nn.Module, ABC):
+    """A policy on a frozen base, with the base's observations, actions and horizons.
 
-    Subclasses add `kind`, `sample_from`, `config` and `from_config`.
+    Subclasses add `kind`, `config` and `from_config`, too.
     """
 
     base: SavedPolicy
@@ -52,8 +53,9 @@ class TunedPolicy(nn.Module):
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self.sample_from(self.encode(obs), noise)
 
+    @abstractmethod
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        raise NotImplementedError
+        """The chunk for a condition of `encode` and the base's initial noise."""
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         """The action, unchanged."""
