@@ -90,7 +90,7 @@ def test_labels_of_another_type_are_refused(dataset: Path, change: dict[str, Any
 def test_a_file_that_may_not_be_read_is_not_called_broken(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its episode is intact: nobody should delete it."""
+    """The message does not advise to delete an episode that may be intact."""
     monkeypatch.setattr(durable, "read_regular", _not_permitted)
     with pytest.raises(DataError, match=r"cannot be read \(Permission denied\).*permissions"):
         EpisodeStore(dataset)

@@ -92,7 +92,7 @@ def test_what_reads_the_device_is_counted() -> None:
 
 
 @pytest.mark.parametrize("name", ["residual", "steering"])
-def test_the_masked_loop_learns_what_the_other_one_learns(name: str) -> None:
+def test_the_masked_loop_learns_what_the_other_one_learns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without exploration the two forms see the same batches: the same weights after 100 steps, up to
     rounding.
     """
@@ -101,7 +101,9 @@ def test_the_masked_loop_learns_what_the_other_one_learns(name: str) -> None:
     for masked in (False, True):
         tuner = tuner_of(action_map, settings | {"norm_bound": 0.0}, masked)
         act = tuner.learner.act
-        tuner.acting.explore = lambda obs, ctx, _, act=act: act(obs, ctx, explore=False)  # type: ignore[method-assign]
+        monkeypatch.setattr(
+            tuner.acting, "explore", lambda obs, ctx, _, act=act: act(obs, ctx, explore=False)
+        )
         for _ in range(100):
             tuner.advance()
         made.append(tuner)

@@ -200,13 +200,13 @@ def _scene_rows(name: str) -> list[Row]:
 
 
 def page_width() -> int:
-    """Columns of the terminal, within limits; without a terminal a usual number."""
+    """Columns of the terminal, from 60 to 140; 120 where the help goes to a file or another program."""
     columns = shutil.get_terminal_size((NO_TERMINAL, 24)).columns
     return min(WIDEST, max(NARROWEST, columns))
 
 
 def _indented(text: str, first: str = "", indent: int = 0) -> str:
-    """Lines of the page's width. first: start of the first line; indent: of the others."""
+    """`text` in lines of the page's width. first: start of the first line; indent: spaces before others."""
     filled = fill(
         text,
         page_width(),
@@ -219,7 +219,7 @@ def _indented(text: str, first: str = "", indent: int = 0) -> str:
 
 
 def _widths(rows: Sequence[Row]) -> list[int]:
-    """Of the columns before the meaning."""
+    """Widths of the columns before the meaning."""
     return [min(MAX_COLUMN, max(len(row[i]) for row in rows)) for i in range(3)]
 
 

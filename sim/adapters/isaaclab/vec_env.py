@@ -104,11 +104,11 @@ class IsaacLabVecEnv:
         return obs, reward.clone().float(), ended, truncated, info
 
     def snapshot(self) -> dict[str, Any]:
-        """Nothing: Isaac Lab offers no state to restore."""
+        """An empty snapshot: Isaac Lab offers no state to restore."""
         return {}
 
     def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        """Raises EnvError. New episodes in place of the running ones would mix the two in a replay."""
+        """Raises EnvError: new episodes in place of the running ones would mix both in a replay."""
         raise EnvError(
             f"{self.spec.name} cannot return to a saved state, because Isaac Lab offers none: a training in "
             "it cannot be resumed. Start a new run, with an off-policy method from the networks of this one "

@@ -28,7 +28,7 @@ def test_no_line_is_longer_than_the_terminal(width: int, monkeypatch: pytest.Mon
 
 
 def test_a_list_of_settings_has_types_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the table has; with words typed before --help, the resulting values."""
+    """The list shows types and defaults as the table does, and the values of settings that are typed."""
     monkeypatch.setenv("COLUMNS", "80")
     assert "\n  episodes  (whole number >= 1, default 20)\n      number of" in verb_help("collect")
     assert "\n  out  (text, required)\n" in verb_help("collect")

@@ -78,7 +78,6 @@ def test_jpeg_datasets_are_exported_as_they_look(smooth: Path, tmp_path: Path, n
 
 def test_episodes_of_one_frame_return_from_a_video(tmp_path: Path) -> None:
     """The encoder writes nothing before it holds several images."""
-    pytest.importorskip("av")
     path = record(tmp_path / "set", [1, 1])
     assert errors(path, there_and_back(path, tmp_path, "lerobot"), VIDEO_ERROR) == []
 
