@@ -162,8 +162,8 @@ def has_tiles() -> bool:
 @cache
 def _warn_of_no_tiles() -> None:
     warnings.warn(
-        "This processor has no AMX: updates in bfloat16 run in torch, which is slower than float32 on most "
-        "processors. Leave out method.learner.precision=bfloat16.",
+        "This processor has no AMX: updates in bfloat16 run in torch, which may be slower than float32 in "
+        "machine code. To use that, leave out method.learner.precision=bfloat16.",
         stacklevel=2,
     )
 
